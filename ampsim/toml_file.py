@@ -219,7 +219,8 @@ def _sentence(detail: ErrorDetails, record: type[BaseModel]) -> str:
     if kind == "list_type":
         return f"{key} must be {_list_at(record, location)}, {got}"
     if kind == "int_type" and type(detail["input"]) is float and detail["input"].is_integer():
-        return f"{key} must be a whole number, {got}; write {detail['input']:.0f}"
+        write = f"; write {detail['input']:.0f}" if abs(detail["input"]) <= 2**53 else ""
+        return f"{key} must be a whole number, {got}{write}"
     if kind in _EXPECTED:
         return f"{key} must be {_EXPECTED[kind].format(**context)}, {got}"
     return f"{key}: {detail['msg']}" if key else detail["msg"]

@@ -273,6 +273,11 @@ def _own_file(json: str, typed: dict[str, Any]) -> AbstractContextManager[Any]:
         if "." in file and os.path.realpath(file) == place:
             came = f"got {json!r}, and {one!r} besides; name another"
             raise OptionError(f"--json must be a file of its own, {came}")
+    if out := str(typed.get("out") or "").replace("\0", ""):
+        out = os.path.realpath(os.path.expanduser(out))
+        if place == out or (os.path.dirname(place) == out and not place.endswith(".json")):
+            came = f"got {json!r}, in the folder of --out; name one that ends in .json"
+            raise OptionError(f"--json must be a file of its own, {came}")
     return prepared_file(json)
 
 

@@ -113,13 +113,13 @@ def _of_number(error: Any, arguments: Sequence[str]) -> str | None:
     text = typed[-1]
     option, is_whole = max(options, key=len), kind[1] == "integer"
     words, units = next(_UNITS[end] for end in _UNITS if option.endswith(end))
-    noun = "a whole number" if is_whole else f"a number{words}"
+    said = f"{option} must be a {'whole number' if is_whole else f'number{words}'}, got {text!r}"
     if "," in text:
-        return f"{option} must be {noun}, got {text!r}; {ONE_EACH}"
+        return f"{said}; {ONE_EACH}"
     value = _with_unit(text, units)
-    if value is None or (is_whole and value != int(value)):
-        return f"{option} must be {noun}, got {text!r}; see '{error.ctx.command_path} --help'"
-    return f"{option} must be {noun}, got {text!r}; type {option} {value:.12g}"
+    if value is None or (is_whole and (abs(value) > 2**53 or value != int(value))):
+        return f"{said}; see '{error.ctx.command_path} --help'"
+    return f"{said}; type {option} {value:.{16 if is_whole else 12}g}"
 
 
 def _of_option(error: Any) -> str | None:

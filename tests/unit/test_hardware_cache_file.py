@@ -50,6 +50,7 @@ def rejection(tmp_path, monkeypatch):
             "cache_bandwidth_bytes_per_s must be >= 2e+09, memory_bandwidth_bytes_per_s, got 1e+09",
         ),
         ("cache_bytes = 0", "cache_bytes must be >= 1, got 0"),
+        ("cache_bytes = 1e300", "cache_bytes must be a whole number, got 1e+300"),
         ("cache_bytes = 1.5e6", "cache_bytes must be a whole number, got 1500000.0; write 1500000"),
         (
             "cache_bytes = 2_000_000_000_000_000",
