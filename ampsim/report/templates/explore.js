@@ -95,7 +95,7 @@ const panel = (fixed) => {
     const cell = svg("rect", {
       class: `cell cell-${index(here)}`, x: cx - size / 2, y: cy - size / 2, width: size, height: size, tabindex: 0, role: "button",
       "aria-label": lines(here).join(", "), fill: best < 0 ? "var(--idle)" : standing === "first" ? data.methods[best].colour : `url(#ahead-${best})`,
-      "fill-opacity": best < 0 || lead === null ? 0.5 : lightness(lead),
+      "fill-opacity": best < 0 ? 1 : lead === null ? 0.5 : lightness(lead),
     });
     const learning = state.learner < 0 ? undefined : data.points[index(here)][state.learner][LEARNING];
     if (learning !== undefined) {
