@@ -147,6 +147,7 @@ def forecast(
     from ampsim.report.table import require_columns
     from ampsim.report.words import slug
     from ampsim.runs import RunCache
+    from ampsim.study.loading import settings_of
 
     chosen = require_columns(columns)
     loaded, instances = _asked(model, settings, data, instances)
@@ -158,7 +159,7 @@ def forecast(
     if is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
     said = [one.strip().casefold() for one in (schedule or "").split(",") if ":" in one]  # amp:8
-    fixed = [*_named(settings), *tuning.given().keys() & {"max_active_keys"}, *said]
+    fixed = [*settings_of(settings or []), *tuning.given().keys() & {"max_active_keys"}, *said]
     given["fixed"] = fixed if given["budget_s"] else ()  # of nothing else that tunes
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
         told: dict[str, Any] = {} if quiet else {"say": complain}
@@ -185,15 +186,12 @@ def _asked(
     """The model, and how many items; of the small question where no model is named."""
     if model is not None:
         return options.make_model(model, settings, data), instances
-    own = _named(settings)
+    from ampsim.study.loading import settings_of
+
+    own = settings_of(settings or [])
     usual = [f"{key}={value}" for key, value in QUESTION.items() if key not in own]
     loaded = options.make_model(MODEL, [*usual, *(settings or [])], data)
     return loaded, QUESTION_INSTANCES if instances is None else instances
-
-
-def _named(settings: list[str] | None) -> list[str]:
-    """The options that settings name."""
-    return [text.partition("=")[0].strip() for text in settings or []]
 
 
 def _deliver(

@@ -211,16 +211,9 @@ def _labels(
     alternating = even_sum * odd_count - odd_sum * even_count
     numerator = np.select(choices, [even_sum + odd_sum, alternating, largest - smallest, count])
     denominator = np.select(choices, [count, even_count * odd_count, 1, 1])
-    return (_round_half_even(numerator, denominator) % 10).astype(np.int8)
-
-
-def _round_half_even(
-    numerator: Int[np.ndarray, " lists"], denominator: Int[np.ndarray, " lists"]
-) -> Int[np.ndarray, " lists"]:
-    """`round(Fraction(numerator, denominator))` for denominators above 0."""
-    floor, rest = np.divmod(numerator, denominator)
+    floor, rest = np.divmod(numerator, denominator)  # rounded to even, as Fraction's `round` does
     up = (2 * rest > denominator) | ((2 * rest == denominator) & (floor % 2 == 1))
-    return floor + up
+    return ((floor + up) % 10).astype(np.int8)
 
 
 def _cut(

@@ -22,7 +22,7 @@ import difflib
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -48,11 +48,8 @@ from ampsim.units import format_as, unit_of
 
 Value: TypeAlias = float | int | str  # of an axis
 
-Point: TypeAlias = Mapping[str, Value]
-"""A value of each axis, by key."""
-
-Over: TypeAlias = Mapping[str, str | Sequence[Value]]
-"""Values of each key: a list, or a text as on the command line."""
+Point: TypeAlias = Mapping[str, Value]  # a value of each axis, by key
+Over: TypeAlias = Mapping[str, str | Sequence[Value]]  # lists, or texts as on the command line
 
 
 class Setup(NamedTuple):
@@ -106,15 +103,13 @@ class Axis:
         return tuple(dict.fromkeys(map(round, found) if self.is_whole else found))
 
 
-NAMES: Final = ("schedule", "cluster", "device", "topology")
-"""Keys whose values are names."""
+NAMES: Final = ("schedule", "cluster", "device", "topology")  # keys whose values are names
 LINKS: Final = ("latency_s", "bandwidth_bytes_per_s")
 PORTS: Final = ("egress_bytes_per_s", "ingress_bytes_per_s")
+# Keys of a device that are one number each.
 DEVICE_NUMBERS: Final = tuple(key for key in NUMBERS if key not in (*CURVES, *SURFACES))
-"""Keys of a device that are one number each."""
 
-_PLAIN: Final = ("workers", "latency_s", "device.flop_per_s")
-"""Keys of which the unit says enough."""
+_PLAIN: Final = ("workers", "latency_s", "device.flop_per_s")  # of which the unit says enough
 
 
 def point_words(point: Mapping[str, Any], over: Mapping[str, Sequence[Any]]) -> str:
@@ -333,6 +328,15 @@ def setup_at(setup: Setup, point: Point) -> Setup:
     options = _of("model", point)
     model = with_options(setup.model, options) if options else setup.model
     return Setup(model, _cluster_at(setup.cluster, point), _schedules_at(setup.schedules, point))
+
+
+def models_at(axes: Iterable[Axis], setup: Setup) -> Iterator[Model]:
+    """The models at values that are texts, each with each: a text may say what is read."""
+    own = [one for one in axes if one.key.startswith("model.")]
+    texts = [[(one.key, of) for of in one.values if isinstance(of, str)] for one in own]
+    for point in itertools.product(*filter(None, texts)):
+        with contextlib.suppress(AmpsimError):  # they do not go together
+            yield setup_at(setup, dict(point)).model
 
 
 def _cluster_at(cluster: Cluster, point: Point) -> Cluster:

@@ -33,11 +33,10 @@ _WORKERS_MAX: Final = 16
 
 _RATES: Final = (BANDWIDTH, "egress_bytes_per_s", "ingress_bytes_per_s")
 _SCHEDULE_WAITS: Final = ("group_wait_s", "round_trip_s")
-_VARYING: Final = {
+_VARYING: Final = {  # times of what varies, by the cluster's key
     "failures": ("mean_time_between_s", "mean_time_to_repair_s"),
     "checkpoints": ("every_s", "takes_s", BANDWIDTH), "messages": ("retry_after_s",),
 }  # fmt: skip
-"""Times of what varies, by the cluster's key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,17 +41,15 @@ LEARNED: Final = {
 }
 """Columns that are learned; of those to the target, a run that does not arrive has no end."""
 
-SHORT: Final = {
+SHORT: Final = {  # names of columns
     "time_s": "time_to_target_s", "dollars": "cost_to_target_usd", "joules": "energy_to_target_j",
     "epochs": "epochs_to_target",
 }  # fmt: skip
-"""Short names of columns."""
 
+# A column, and the schedule that it is of as written; "" for each one asked about.
 Value: TypeAlias = "tuple[str, str]"
-"""A column, and the schedule that it is of as written; "" for each one asked about."""
-
+# A product: its factors, numbers above 0 or columns, each behind "*" or "/".
 Side: TypeAlias = tuple[tuple[str, "float | Value"], ...]
-"""A product: its factors, numbers above 0 or columns, each behind "*" or "/"."""
 
 _SIGNS: Final[dict[str, Callable[[float, float], bool]]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,

@@ -53,7 +53,6 @@ from ampsim.text import finite, mapping
 from ampsim.units import format_seconds
 
 Many: TypeAlias = Annotated[int, Ge(1), Le(REPEATS_MAX)]  # seeds, points or processes
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

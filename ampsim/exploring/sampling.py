@@ -30,7 +30,6 @@ SamplerName: TypeAlias = Literal["tpe", "random"]
 JOURNAL: Final = "search.journal"
 _TRIAL: Final = "ampsim"
 _STARTS: Final = "starts"
-
 IMPORTANCES_MIN: Final = 30  # complete trials (chosen: three of them are the best tenth)
 
 
@@ -86,8 +85,7 @@ def _suggested(trial: Any, axis: Axis) -> Value:
     return trial.suggest_float(axis.key, axis.low, axis.high, log=axis.is_log)
 
 
-Told: TypeAlias = tuple[dict[str, Value], PointOutcome]
-"""A point, and what came of it."""
+Told: TypeAlias = tuple[dict[str, Value], PointOutcome]  # a point, and what came of it
 
 
 class Proposals:

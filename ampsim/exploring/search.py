@@ -21,6 +21,7 @@ from ampsim.exploring.axes import (
     Over,
     Point,
     axes_over,
+    models_at,
     place_words,
     require_open,
     setup_at,
@@ -38,9 +39,10 @@ from ampsim.report.table import cell_text
 from ampsim.report.words import plain
 from ampsim.runs.rows import table_of
 from ampsim.runs.task import Row
-from ampsim.study.provenance import code_digest, data_files
+from ampsim.study.provenance import about, data_files
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
 from ampsim.units import format_percent, unit_of
+from ampsim.user_code import digest_of_value
 
 TRIALS: Final = 100  # points tried, unless told otherwise (chosen: ten times what is at random)
 REPEATS: Final = 3  # seeds of each point (chosen: two of them decide a median)
@@ -172,10 +174,12 @@ class _Searcher:
 
     def proposals(self, sampler: str, in_flight: int) -> Proposals:
         """Open a sampler's proposals; another search has another name, so that it has others."""
-        told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "code": code_digest()}
-        named = [axis.values for axis in self._space.axes if axis.key in ("cluster", "device")]
-        told["files"] = [load_cluster(str(one)).digest for of in named for one in of]
-        told["data"] = data_files(self.asked.setup.model)
+        told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "about": about()}
+        (model, _cluster, schedules), axes = self.asked.setup, self._space.axes
+        told["own"] = digest_of_value(model.config, self.asked.placement, *schedules)
+        named = [one for axis in axes if axis.key in ("cluster", "device") for one in axis.values]
+        told["files"] = [load_cluster(str(one)).digest for one in named]
+        told["data"] = [data_files(one) for one in models_at(axes, self.asked.setup)]
         text, keeping = json.dumps(told, sort_keys=True, default=str), self.asked.keeping
         return Proposals(
             f"ampsim {hashlib.sha256(text.encode()).hexdigest()[:16]}", self._space,

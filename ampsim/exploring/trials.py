@@ -24,7 +24,6 @@ from ampsim.runs.task import Row
 from ampsim.text import finite
 
 Outcome: TypeAlias = Literal["complete", "pruned", "infeasible", "not reached", "failed"]
-
 Values: TypeAlias = tuple[float, ...]  # one of each objective
 
 SPENT: Final[Mapping[str, Callable[[Run], float]]] = {

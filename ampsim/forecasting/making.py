@@ -21,7 +21,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -30,7 +30,7 @@ from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
 from ampsim.forecasting.intervals import Spread, Spreading, Throughputs, ends_of
 from ampsim.metric import Goal
-from ampsim.model_parallel import Placement, RunSettings, Schedule
+from ampsim.model_parallel import Placement, RunSettings, Schedule, Settled
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all, take_or_make
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
@@ -50,6 +50,7 @@ from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Simulation
 from ampsim.study.training import Training
 from ampsim.text import note_with
+from ampsim.user_code import digest_of_value
 
 
 def require_fit(
@@ -100,14 +101,12 @@ def _told(
     return lambda trial: on_progress(Progress(label, 1, 1, 1, trial, total, None))
 
 
+# What a table says of a schedule beside solvers.
 OFF_THE_CLOCK: Final = "validation takes no time in this table, as under its solvers"
-"""What a table says of a schedule beside solvers."""
-
-ASSUMPTION: Final = (
+ASSUMPTION: Final = (  # what a manifest says of such a table
     "validation takes no virtual time in any row: solvers do not stop for it, so that schedules "
     "beside them do not either"
 )
-"""What a manifest says of such a table."""
 
 
 def times_validation(plan: RunPlan, schedule: Schedule, beside: Iterable[Schedule]) -> RunPlan:
@@ -147,8 +146,7 @@ class ForecastRuns:
     spreads: tuple[Spreading, ...] = ()  # what intervals of devices do to each row, once known
 
 
-Rated: TypeAlias = tuple[Throughputs, str | None]
-"""Throughputs of a run, and why it ended early if it did."""
+Rated: TypeAlias = tuple[Throughputs, str | None]  # of a run, and why it ended early if it did
 
 
 def rated(run: Result | Run, failure: str | None) -> Rated:
@@ -156,8 +154,7 @@ def rated(run: Result | Run, failure: str | None) -> Rated:
     return Throughputs(float(run.train_per_s), float(run.valid_per_s)), failure
 
 
-OnRow: TypeAlias = Callable[[Run], None]
-"""``on_run(run)`` takes a run of a row that has ended, in the order in which they end."""
+OnRow: TypeAlias = Callable[[Run], None]  # takes a run that has ended, in the order of their ends
 
 
 class RunMaker:
@@ -245,6 +242,9 @@ class RunMaker:
         if id(model) not in self._files:  # the model is held, so that its id stays its own
             self._files[id(model)] = (model, _code_of(model), data_files(model))
         _model, code, data = self._files[id(model)]
+        placed = task.plan.options.placed
+        where = [*placed.workers.items()] if isinstance(placed, Settled) else []
+        code += digest_of_value(where, task.schedule, placed)  # a user's own, perhaps
         row = Row(task.label, task.schedule, task.plan, data=data, code=code)
         return known_by(row, [task.seed])[0]
 
@@ -261,7 +261,9 @@ def _code_of(model: Model) -> str:
             f"finished runs are kept of models that load_model gave, not of {model.name}, which "
             "was made or changed in Python; leave keeping out"
         )
-    return model.origin["sha256"] + first
+    options: Any = () if model.config is None else fields(model.config)
+    held = [getattr(model.config, one.name) for one in options if one.name != "folder"]
+    return model.origin["sha256"] + first + digest_of_value(held)
 
 
 MAX_REPEATS: Final = 40
@@ -423,12 +425,10 @@ def _tasks(entries: Sequence[Row], seed: int, repeats: range) -> list[Task]:
     ]
 
 
+# Training instances of a short run at least (chosen: as `ampsim calibrate table` takes by default).
 TRAINED_MIN: Final = 40
-"""Training instances of a short run at least (chosen: as `ampsim calibrate table` takes unless told
-otherwise)."""
 
-VALIDATED: Final = 20
-"""Its validation instances."""
+VALIDATED: Final = 20  # its validation instances
 
 EndRuns: TypeAlias = tuple[Spreading, Sequence[Task]]
 """What is known of a row before its short runs, and these: at the numbers themselves, then at each

@@ -18,7 +18,6 @@ import math
 import os
 import pickle
 import socket
-import sysconfig
 import tempfile
 import time
 import traceback
@@ -36,10 +35,9 @@ import numpy as np
 from ampsim.errors import AmpsimError, ExecutorError, OptionError
 from ampsim.files import prepare_folder
 from ampsim.runs.task import Task
-from ampsim.study.loading import bytes_of
-from ampsim.study.process_settings import linear_algebra
+from ampsim.study.loading import bytes_of, modules_here
 from ampsim.study.progress import OnProgress, Progress
-from ampsim.study.provenance import code_digest
+from ampsim.study.provenance import about
 from ampsim.study.result import Result
 from ampsim.trace import Recorder
 from ampsim.units import format_seconds
@@ -199,7 +197,12 @@ def answer_elsewhere(content: bytes, tell: OnProgress | None = None) -> Answer:
         require_same(expected, about(), socket.gethostname())
     except OptionError as error:
         return error
-    folder = task.plan.options.learnings
+    model, folder = task.plan.model, task.plan.options.learnings
+    if "modules" in model.origin and modules_here(model) != model.origin["modules"]:
+        return OptionError(
+            f"modules that {model.origin['file']} imports must be the same everywhere, for others "
+            f"give other numbers: got others on {socket.gethostname()}; copy them there"
+        )
     if folder is not None and not os.path.lexists(folder / mark):
         task = task.learning_in(Path(_folder_of_this_process().name))
     return answer(task, read, False, tell)
@@ -231,11 +234,6 @@ _REMEDIES: Final = (
     ("NumPy", "install the same version on all machines"),
     ("kernels of matrix products", "set OPENBLAS_CORETYPE=Haswell, or another, everywhere"),
 )
-
-
-def about() -> tuple[str, ...]:
-    """Return what numbers rest on besides the task: ampsim, Python, NumPy, kernels of products."""
-    return code_digest(), sysconfig.get_python_version(), np.__version__, linear_algebra()
 
 
 def require_same(expected: tuple[str, ...], found: tuple[str, ...], where: str) -> None:

@@ -26,8 +26,7 @@ from ampsim.files import prepare_folder, read_regular, write_bytes, write_text
 from ampsim.runs.run import NUMBER_FIELDS, TABLE_FIELDS, Run, numbers_from_plain, numbers_to_plain
 from ampsim.runs.task import Row, Task
 from ampsim.runs.witness import Witness, agree, witness_from_plain
-from ampsim.study.process_settings import linear_algebra
-from ampsim.study.provenance import code_digest
+from ampsim.study.provenance import about
 
 FOLDER: Final = ".runs"
 NUMBERS: Final = "numbers.json"
@@ -196,8 +195,7 @@ def known_by(
         witness: which stands for ampsim itself; None for its code and what computes for it.
         more: what decides them besides.
     """
-    code = {"code": code_digest(), "linear_algebra": linear_algebra()}
-    itself = code if witness is None else {"witness": witness.digest}
+    itself = {"about": about()} if witness is None else {"witness": witness.digest}
     what = {"inputs": {**row.decided_by, **more}, **itself}
     digest = _hash({**what, "numbers": NUMBER_FIELDS, "tables": TABLE_FIELDS})
     keys = (hashlib.sha256(f"{digest}, seed {seed}".encode()).hexdigest() for seed in seeds)

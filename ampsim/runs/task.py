@@ -224,8 +224,8 @@ class Row:
             "light_is_free": (options.light_is_free, False),
             "is_explained": (options.is_explained, True),
         }
-        if self.data:  # it says what lies there
-            origin["config"].pop("folder", None)
+        if origin["config"].get("data") in {one["file"].partition("/")[0] for one in self.data}:
+            origin["config"].pop("folder", None)  # they say what lies there
         origin["sha256"] = self.code
         return {
             "numpy": np.__version__, "model": origin, "cluster": self.plan.cluster.digest,

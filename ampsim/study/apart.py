@@ -7,19 +7,19 @@ what it decided is learned afterwards (`ampsim.learning`); passes of equal diges
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import CodeType, FunctionType
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from ampsim.data import DATASETS
 from ampsim.data_parallel import Solver
 from ampsim.dataflow import OfProgram
 from ampsim.errors import SimulationError
@@ -33,6 +33,7 @@ from ampsim.study.model import Model, job_of
 from ampsim.study.process_settings import fixed_settings, linear_algebra
 from ampsim.study.provenance import code_digest, data_files
 from ampsim.study.user_data import UserData
+from ampsim.user_code import add_value, digest_of_value, own_code
 
 Learning: TypeAlias = Literal["live", "apart", "batched"]
 """How a run with numbers learns: step by step as its clock goes, or from the order afterwards,
@@ -74,10 +75,10 @@ def digest_of_graph(model: Model, graph: Graph) -> str:
         if isinstance(node, ParameterizedNode):
             hasher.update(np.ascontiguousarray(node.theta).data)
         if not model.origin.get("sha256"):
-            _add(hasher, node, seen)
-            _add(hasher, list(_own_code(type(node))), seen)
+            add_value(hasher, node, seen)
+            add_value(hasher, list(own_code(type(node))), seen)
     if not model.origin.get("sha256"):
-        _add(hasher, (graph.targets, model.pump), seen)
+        add_value(hasher, (graph.targets, model.pump), seen)
     return hasher.hexdigest()
 
 
@@ -100,8 +101,10 @@ class Subject:
             SimulationError: the data's code failed.
         """
         model, hasher = self.model, hashlib.sha256()
-        config = {} if model.config is None else dataclasses.asdict(model.config)
-        config.pop("folder", None)
+        fields = () if model.config is None else dataclasses.fields(model.config)
+        config = {one.name: getattr(model.config, one.name) for one in fields}
+        if config.get("data") in DATASETS or not config.get("folder"):
+            config.pop("folder", None)
         plain = {
             "file": model.origin.get("sha256"),
             "config": config,
@@ -111,14 +114,14 @@ class Subject:
             "remedy": self.schedule.weights.remedy,
             "optimizer": model.optimizer.name,
         }
-        hasher.update(json.dumps(plain, sort_keys=True, default=str).encode())
+        hasher.update(json.dumps(plain, sort_keys=True, default=digest_of_value).encode())
         hasher.update(_behaviour(model.optimizer))
-        hasher.update(self.start.encode())
+        hasher.update((self.start + model.origin.get("modules", "")).encode())
         for split in ("train", "valid"):
             with fixed_settings():
                 first = next(self.data.batches(split, epoch=0, seed=self.seed), None)
             hasher.update(f"\0{split} {self.data.count(split)}".encode())
-            _add(hasher, first, {})
+            add_value(hasher, first, {})
         return hasher.hexdigest()
 
     def why_by_message(self) -> str:
@@ -153,7 +156,8 @@ class Subject:
             batches=is_batched,
         )
         store = None if folder is None else LearningStore(folder)
-        subject = _named(self.digest, files, linear_algebra(), arithmetic, code_digest())
+        code = code_digest(), linear_algebra(), np.__version__, sys.version_info[:2]
+        subject = _named(self.digest, files, arithmetic, code)
         return LearningApart(replay, subject, store, arithmetic)
 
 
@@ -168,74 +172,6 @@ def _behaviour(optimizer: Optimizer) -> bytes:
         theta, state = optimizer.update(gradient, state, theta, optimizer.rate(epoch))
         seen.append(theta.tobytes())
     return b"".join(seen)
-
-
-_PLAIN: Final = (
-    np.generic, np.dtype, np.ufunc, int, float, complex, str, bytes, slice, range, type(None),
-)  # fmt: skip
-"""What its own text tells from all others; of a function of NumPy nothing else does."""
-
-
-def _add(hasher: Any, value: Any, seen: dict[int, Any]) -> None:
-    """Hash a value with all that it holds; an object or list that was `seen`, once."""
-    if isinstance(value, np.ndarray):
-        array = cast("np.ndarray[Any, Any]", value)
-        hasher.update(f"{array.dtype.str}{array.shape!r}".encode())
-        if not array.dtype.hasobject:
-            hasher.update(np.ascontiguousarray(array).data)
-            return
-        value = array.tolist()
-    if isinstance(value, _PLAIN):
-        hasher.update(f"{value!r}\0".encode())
-        return
-    if not isinstance(value, tuple):  # equal ones may be one, or not
-        if id(value) in seen:
-            return
-        seen[id(value)] = value  # which is held, so that no other gets its number
-    hasher.update(f"{type(cast('object', value)).__qualname__}(".encode())
-    is_list = isinstance(value, list | tuple)
-    for part in cast("Iterable[Any]", value) if is_list else _parts(value):
-        _add(hasher, part, seen)
-    hasher.update(b")")
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    """Take a value apart: a function into what it does, an object into what would be pickled."""
-    if isinstance(value, dict):
-        return cast("dict[Any, Any]", value).items()
-    if isinstance(value, set | frozenset):
-        return sorted(cast("Iterable[Any]", value), key=repr)
-    if isinstance(value, type):
-        return (value.__qualname__,)
-    if isinstance(value, CodeType):
-        return value.co_code, value.co_consts, value.co_names
-    if isinstance(value, FunctionType):
-        return value.__code__, value.__defaults__, value.__kwdefaults__, *_read_by(value)
-    try:
-        reduced: Any = value.__reduce_ex__(4)
-    except Exception:  # a user's own, such as of a lock: its type is all that is known
-        return ()
-    if isinstance(reduced, str):
-        return (reduced,)
-    return [list(cast("Any", one)) if isinstance(one, Iterator) else one for one in reduced[1:]]
-
-
-def _read_by(function: FunctionType) -> Iterator[Any]:
-    """Find what a function reads: its closure, and constants and functions of its module."""
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # nothing is in it yet
-            yield cell.cell_contents
-    for name in function.__code__.co_names:
-        found = function.__globals__.get(name)
-        if isinstance(found, _PLAIN) or getattr(found, "__module__", "") == function.__module__:
-            yield found
-
-
-def _own_code(kind: type) -> Iterator[FunctionType]:
-    """The methods of a class, and of those that it is of, that are not ampsim's."""
-    for one in kind.__mro__:
-        if one.__module__.partition(".")[0] not in ("ampsim", "abc", "builtins"):
-            yield from (method for method in vars(one).values() if isinstance(method, FunctionType))
 
 
 def chained(chain: str, order: PassOrder, epoch: int, rates: list[float], batches: float) -> str:

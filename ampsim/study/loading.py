@@ -40,7 +40,7 @@ from ampsim.options import COUNT_MAX
 from ampsim.study.model import Model, digest_of
 from ampsim.study.process_settings import single_threaded
 from ampsim.text import short
-from ampsim.user_code import OURS_TO_PASS, text_of
+from ampsim.user_code import OURS_TO_PASS, digest_of_imports, text_of
 
 T = TypeVar("T")
 
@@ -144,6 +144,9 @@ def _load(path: Path, shown: str, overrides: dict[str, Any]) -> Model:
         )
     content = _SOURCES[module.__name__].content
     origin = {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+    is_shipped = path.parent == shipped("models")  # and imports ampsim and libraries alone
+    if not is_shipped and (modules := digest_of_imports(content)):
+        origin["modules"] = modules
     if model.given:
         origin["parameters"] = digest_of(model.given)
     object.__setattr__(model, "is_as_loaded", True)
@@ -162,13 +165,25 @@ def with_options(model: Model, options: Mapping[str, Any]) -> Model:
         UnknownNameError: no such option.
     """
     source = _SOURCES.get(type(model.config).__module__)
-    if source is None or model.given or not model.is_as_loaded:
+    is_own = source is not None and _has_built(source, model)
+    if source is None or not is_own or model.given or not model.is_as_loaded:
         raise OptionError(
             f"options of a model can vary where load_model gave it, not those of {model.name}, "
-            "which was made or changed in Python; load it from a file"
+            "which was made or changed in Python, or has another file's config; load it from a "
+            "file that gives it its own"
         )
     kept = {one.name: getattr(model.config, one.name) for one in dataclasses.fields(model.config)}
     return load_model(source.path, **{**kept, **options})
+
+
+def modules_here(model: Model) -> str:
+    """The digest of what a model's file imports, in this process; as `origin` has it elsewhere."""
+    built = [one.content for one in _SOURCES.values() if _has_built(one, model)]
+    return digest_of_imports(built[0]) if built else ""
+
+
+def _has_built(source: ModelSource, model: Model) -> bool:
+    return hashlib.sha256(source.content).hexdigest() == model.origin.get("sha256")
 
 
 def option_names(name_or_path: str | os.PathLike[str]) -> list[str]:
@@ -385,7 +400,13 @@ _MAKING: Final = threading.RLock()
 
 
 def _reduce(model: Model) -> tuple[Any, ...]:
-    return _made, (dict(_SOURCES), bytes_of(vars(model)))
+    content = bytes_of(vars(model))
+    needed = {
+        name: source
+        for name, source in _SOURCES.items()
+        if name.encode() in content or _has_built(source, model)
+    }
+    return _made, (needed, content)
 
 
 def _made(sources: dict[str, ModelSource], content: bytes) -> Model:

@@ -72,7 +72,7 @@ def options_of(config: Any) -> list[ModelOption]:
     return [
         ModelOption(
             field.name,
-            field.type if isinstance(field.type, str) else field.type.__name__,
+            field.type if isinstance(field.type, str) else inspect.formatannotation(field.type),
             getattr(config, field.name),
             " ".join(found.get(field.name, "").split()),
         )
@@ -107,7 +107,8 @@ class Model:
         error_scale: how many `error_unit` are in one unit of the loss's target; where that depends
             on the data, a function of the data set.
         items: what an epoch counts and throughput is of, in the plural, such as "images".
-        origin: file and hash, and that of `given`, if any, as `load_model` fills in.
+        origin: file and hash, those of a user's modules that it imports, and of `given`, if there
+            are any, as `load_model` fills in.
         make_program: builds the same network as a program (docs/dataflow.md), with variables of the
             parameters' names; None where there is none.
         make_layers: of a model that is a program only, the nodes of its parameters, such as

@@ -12,6 +12,7 @@ import platform
 import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -77,6 +78,11 @@ def _digest_of(said: Callable[[str], str]) -> str:
         if place.parts[0] not in WITHOUT_EFFECT:
             hasher.update(f"{place.as_posix()}\0{said(path.read_text('utf-8'))}\0".encode())
     return hasher.hexdigest()
+
+
+def about() -> tuple[str, ...]:
+    """Return what numbers rest on besides the task: ampsim, Python, NumPy, kernels of products."""
+    return code_digest(), sysconfig.get_python_version(), np.__version__, linear_algebra()
 
 
 def file_digest(path: Path) -> str:
@@ -185,17 +191,19 @@ def model_origin(model: Model) -> dict[str, Any]:
 def data_files(model: Model) -> tuple[dict[str, str], ...]:
     """The data files that a model reads, as far as they are there, with their hashes.
 
-    By the convention of the shipped models: their option `data` names the data set, `folder` where
-    it lies, and `vectors` a file of word vectors.
+    By the convention of the shipped models: their option `data` names the data set, and `folder`
+    where it lies. Any other option may name a file, such as `vectors`, by its path.
     """
     name, folder = getattr(model.config, "data", ""), getattr(model.config, "folder", None)
     read = list[tuple[str, Path | None]]()
     if name in DATASETS and folder is not None:
         source, root = DATASETS[name], data_folder(folder or None)
         read += [(name, there(source, file, root)) for file in source.files.values()]
-    vectors = getattr(model.config, "vectors", None)
-    if isinstance(vectors, str) and vectors:
-        read.append(("vectors", expanded(vectors)))
+    for one in () if model.config is None else dataclasses.fields(model.config):
+        path: Any = getattr(model.config, one.name)
+        if isinstance(path, str | os.PathLike):
+            with contextlib.suppress(AmpsimError):  # a text that can be no path
+                read.append((one.name, expanded(str(path))))
     return tuple(
         {"file": f"{of}/{path.name}", "sha256": sha256_of(path)}
         for of, path in read

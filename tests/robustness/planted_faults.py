@@ -190,10 +190,10 @@ FAULTS = {
         "study/apart.py", "hasher.update(_behaviour(model.optimizer))", "pass"
     ),
     "a digest without data": of_learning(
-        "study/apart.py", "            _add(hasher, first, {})", "            pass"
+        "study/apart.py", "            add_value(hasher, first, {})", "            pass"
     ),
     "a digest without options of nodes": of_learning(
-        "study/apart.py", "            _add(hasher, node, seen)", "            pass"
+        "study/apart.py", "            add_value(hasher, node, seen)", "            pass"
     ),
     "a chain without what came before": of_learning(
         "study/apart.py", "_named(chain, order.digest", '_named("", order.digest'
@@ -202,7 +202,7 @@ FAULTS = {
         "study/apart.py", "order.first_instance, epoch, *rates", "order.first_instance, epoch"
     ),
     "a key without the arithmetic": of_learning(
-        "study/apart.py", "linear_algebra(), arithmetic,", "linear_algebra(),"
+        "study/apart.py", "files, arithmetic, code", "files, code"
     ),
     "a key without data files": of_learning(
         "study/apart.py", "_named(self.digest, files,", "_named(self.digest, (),"

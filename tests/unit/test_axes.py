@@ -223,6 +223,18 @@ def test_options_of_a_model_made_in_python_cannot_vary(setup):
             axes_of(["model.hidden=8"], setup._replace(model=changed))
 
 
+def test_options_of_another_file_s_model_that_a_file_hands_on_cannot_vary(setup, tmp_path):
+    """That file alone would make the points."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from dataclasses import dataclass, replace\nimport ampsim\n\n@dataclass(frozen=True)\n"
+        "class Config:\n    hidden: int = 4\n\ndef build(config):\n"
+        "    return replace(ampsim.load_model('rnn', hidden=config.hidden), name='mine')\n"
+    )
+    with pytest.raises(AmpsimError, match=r"not those of mine, .* or has another file's config;"):
+        axes_of(["model.hidden=8"], setup._replace(model=ampsim.load_model(path)))
+
+
 def test_values_that_only_three_keys_together_allow_are_axes(setup):
     """A cache has a size and a bandwidth, and needs the memory's."""
     over = {

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import importlib
 import multiprocessing
 import os
 import pickle
@@ -26,7 +27,9 @@ from ampsim.assets import names
 from ampsim.cli import main
 from ampsim.errors import ExecutorError, Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
+from ampsim.runs import executor as executors
 from ampsim.runs import jobs, local_slots
+from ampsim.runs.run import run_of
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study import loading
 from ampsim.study.loading import bytes_of, option_names
@@ -184,6 +187,35 @@ def test_threads_that_take_a_model_at_once_take_the_whole_file(tmp_path, monkeyp
     (kind,) = {type(one.config) for one in there}
     assert kind is not type(model.config)
     assert kind.__name__ == "Config"
+
+
+def test_a_model_is_sent_with_its_own_file_and_no_other_that_was_loaded(tmp_path):
+    """What another imports may not be there."""
+    paths = [tmp_path / name for name in ("mine.py", "other.py")]
+    for path in paths:
+        path.write_text(f"# {path.name}\n{OF_ONE_S_OWN}")
+    contents = [bytes_of(model) for model in map(ampsim.load_model, paths)]
+    told = [[f"# {path.name}".encode() in content for path in paths] for content in contents]
+    assert told == [[True, False], [False, True]]
+
+
+def test_other_modules_than_those_that_a_model_was_loaded_with_are_refused_elsewhere(
+    tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "of_mine.py").write_text("RATE = 1\n")
+    path = tmp_path / "mine.py"
+    path.write_text(f"import of_mine\n{OF_ONE_S_OWN}")
+    model, cluster = ampsim.load_model(path), ampsim.load_cluster("tflops-1")
+    task = Task(RunPlan(model, cluster, RunOptions(instances=4)), Amp(), 0, "amp", 1, 1)
+    content = executors.packed_for_elsewhere(task, run_of)
+    assert isinstance(executors.answer_elsewhere(content), tuple)
+    (tmp_path / "of_mine.py").write_text("RATE = 2\n")
+    importlib.reload(sys.modules["of_mine"])
+    said = r"^modules that mine\.py imports must be the same everywhere, .*; copy them there$"
+    with pytest.raises(OptionError, match=said):
+        raise executors.answer_elsewhere(content)
+    del sys.modules["of_mine"]
 
 
 def test_what_cannot_be_sent_to_another_process_is_told(model, cluster, monkeypatch):

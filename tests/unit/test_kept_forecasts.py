@@ -10,17 +10,26 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import ampsim
 from ampsim.cli import main
 from ampsim.errors import OptionError
+from ampsim.exploring import search
+from ampsim.exploring.axes import setup_of
+from ampsim.exploring.making import Query
+from ampsim.forecasting.making import RunMaker, entries_of
+from ampsim.model_parallel import Settled
 from ampsim.runs import store
 from ampsim.runs.store import FOLDER, NUMBERS, RunCache
+from ampsim.runs.task import RunPlan
+from ampsim.study.simulation import RunOptions
 
 METHODS = multiprocessing.get_all_start_methods()
 RUNS = [("sequential", 1), ("sequential", 2), ("amp", 1), ("amp", 2)]
@@ -181,10 +190,12 @@ def test_a_run_of_other_options_is_never_taken(model, finished, other, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["code_digest", "linear_algebra"])
-def test_a_run_of_other_code_is_never_taken(model, name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("place", range(4))
+def test_a_run_of_other_code_is_never_taken(model, place, tmp_path, monkeypatch):
     make(model, RunCache(tmp_path), repeats=1)
-    monkeypatch.setattr(store, name, lambda: "another")
+    other = [*store.about()]  # of ampsim, Python, NumPy, kernels
+    other[place] = "another"
+    monkeypatch.setattr(store, "about", lambda: (*other,))
     said, counted = list[str](), Counted()
     make(model, RunCache(tmp_path, say=said.append), counted, repeats=1)
     assert (said, counted.made) == ([], [("sequential", 1), ("amp", 1)])
@@ -288,3 +299,142 @@ def test_a_forecast_that_was_killed_is_finished_to_the_bit_by_the_same_command(t
         time.sleep(0.02)
     assert ended(last, folder) == (0, "")
     assert content_of(folder) == content_of(whole)
+
+
+OWN = """
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import ampsim
+from own_parts import count
+
+
+@dataclass(frozen=True)
+class Config:
+    numbers: str = ""
+    extra: Any = None
+    plain: int | None = None
+
+
+def build(config):
+    return replace(ampsim.load_model("rnn", hidden=count(), replicas=1), config=config)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class One:
+    rate: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Other:
+    rate: float = 0.1
+
+
+def schedule_with(in_flight: int) -> Any:
+    """A schedule of one's own, whose options do not say what it admits."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Own(ampsim.Amp):
+        @property
+        def admission(self) -> Any:
+            return dataclasses.replace(ampsim.Amp().admission, in_flight_max=in_flight)
+
+    return Own(4)
+
+
+def placement_on(worker: int) -> Any:
+    """A placement of one's own, whose origin does not say where it puts nodes."""
+
+    class Own:
+        origin = {"name": "own"}  # noqa: RUF012 - as a user writes it
+
+        def place(self, situation: Any) -> list[int]:
+            return [-1, *[worker] * (len(situation.graph.nodes) - 1)]
+
+    return Own()
+
+
+def key_of(path: Path, schedule: Any = None, placement: Any = None, **options: Any) -> str:
+    """The key of a run of a model of one's own."""
+    plan = RunPlan(
+        ampsim.load_model(path, **options),
+        ampsim.load_cluster("tflops-1", workers=2),
+        RunOptions(placement=placement),
+    )
+    (row,) = entries_of(plan, [schedule or schedule_with(4)])
+    maker: Any = RunMaker
+    return maker(None, None, None).key(row.task(0))
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_parts.py").write_text(
+        "from own_base import FOUR\n\ndef count():\n    return FOUR\n"
+    )
+    (tmp_path / "own_base.py").write_text("FOUR = 4\n")
+    (tmp_path / "numbers.txt").write_text("1\n")
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    yield path
+    for name in ("own_parts", "own_base"):
+        sys.modules.pop(name, None)
+
+
+def test_whatever_of_a_users_own_decides_a_run_is_in_its_key(own):
+    """Code that its file imports, files that options name, what options hold, and own classes."""
+    numbers = str(own.parent / "numbers.txt")
+    settled = [Settled({"one": worker}, {"name": "own"}) for worker in (0, 1)]
+    made: list[dict[str, Any]] = [
+        {}, {"numbers": numbers}, {"extra": One()}, {"extra": Other()},
+        {"extra": np.zeros(2000)}, {"extra": np.eye(1, 2000, 999)[0]},
+        {"schedule": schedule_with(2)}, {"placement": placement_on(0)},
+        {"placement": placement_on(1)}, *({"placement": one} for one in settled),
+    ]  # fmt: skip
+    keys = [key_of(own, **one) for one in made]
+    assert [key_of(own, **one) for one in made] == keys
+    assert len({*keys}) == len(keys)
+    (own.parent / "numbers.txt").write_text("2\n")
+    assert key_of(own, numbers=numbers) not in keys
+    (own.parent / "own_base.py").write_text("FOUR = 2 + 2\n")
+    assert key_of(own) == keys[0]  # by what runs here
+    for name in ("own_parts", "own_base"):
+        sys.modules.pop(name)
+    assert key_of(own) not in keys
+
+
+def test_trials_of_other_data_are_no_trials_of_a_search_also_where_a_value_names_them(own):
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    files = [own.parent / name for name in ("numbers.txt", "others.txt")]
+    untyped: Any = search
+
+    def name() -> str:
+        setup = setup_of(own, "tflops-1", "amp")
+        over, aim = {"model.numbers": [*map(str, files)]}, untyped.Aim(("epoch_s",), (), range(1))
+        return untyped._Searcher(over, Query(setup=setup), aim).proposals("random", 1)._name
+
+    before, _file = name(), files[1].write_text("1\n")
+    named = name()
+    assert named != before
+    assert name() == named
+    files[1].write_text("2\n")
+    assert name() not in (before, named)
+
+
+def test_what_an_own_model_learned_of_other_files_is_not_found(own):
+    """Neither what it imports nor where its data lie shows in the first batch."""
+
+    def digest() -> str:
+        return ampsim.simulate(
+            ampsim.load_model(own), "tflops-1", "amp", instances=20
+        ).learning_digest
+
+    before = digest()
+    assert digest() == before
+    (own.parent / "own_base.py").write_text("FOUR = 2 + 2\n")
+    for name in ("own_parts", "own_base"):
+        sys.modules.pop(name)
+    assert digest() != before

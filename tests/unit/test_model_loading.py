@@ -8,6 +8,8 @@ import pytest
 from ampsim import Model, load_model
 from ampsim.assets import locate, names
 from ampsim.errors import AmpsimError, FileFormatError, GraphError, OptionError, UnknownNameError
+from ampsim.study.loading import execute
+from ampsim.study.model import options_of
 
 CONFIG = """\
 from dataclasses import dataclass
@@ -169,6 +171,12 @@ def test_a_syntax_error_of_another_file_is_told_by_the_line_that_imports_it(
     told = message(write("import math\n\nimport ampsim_test_broken\n"))
     assert told.startswith("cannot be executed: line 3: SyntaxError: ")
     assert "ampsim_test_broken.py, line 1" in told
+
+
+def test_an_option_whose_type_has_no_name_is_told_by_what_was_written(write):
+    source = f"{CONFIG}    depth: int | None = None\n\ndef build(config): ...\n"
+    config = execute(write(source), "mine.py", "").Config()
+    assert [one.type for one in options_of(config)] == ["int", "int | None"]
 
 
 def test_an_exception_in_build_is_told_by_the_last_line_of_the_file_itself(write):
