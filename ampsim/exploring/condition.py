@@ -31,7 +31,7 @@ TIMED: Final = {
 }
 """Columns that follow from timing, with their units; of what is counted, or a share, none."""
 
-LEARNED: Final = {
+LEARNED: Final = {  # of those to the target, a run that does not arrive has no end
     "time_to_target_s": "s",
     "epochs_to_target": "",
     "cost_to_target_usd": "USD",
@@ -39,7 +39,6 @@ LEARNED: Final = {
     "best_accuracy": "",  # of a validation
     "best_error": "error",  # the least of a validation
 }
-"""Columns that are learned; of those to the target, a run that does not arrive has no end."""
 
 SHORT: Final = {  # names of columns
     "time_s": "time_to_target_s", "dollars": "cost_to_target_usd", "joules": "energy_to_target_j",

@@ -201,7 +201,7 @@ def data_files(model: Model) -> tuple[dict[str, str], ...]:
         read += [(name, there(source, file, root)) for file in source.files.values()]
     for one in () if model.config is None else dataclasses.fields(model.config):
         path: Any = getattr(model.config, one.name)
-        if isinstance(path, str | os.PathLike):
+        if isinstance(path, str | Path):
             with contextlib.suppress(AmpsimError):  # a text that can be no path
                 read.append((one.name, expanded(str(path))))
     return tuple(
