@@ -83,20 +83,24 @@ class HopRun:
         self._is_sending = False
 
     def start(self, cause: Cause) -> None:
-        """Send what waits for nothing."""
-        for rank, coming in enumerate(self._coming):
-            if not coming:
-                self._done(rank, cause)
+        """Send what waits for nothing; whoever waits for nothing goes on after that."""
         self._ready += [(number, cause) for number, left in enumerate(self._missing) if not left]
+        self._ready += [(~rank, cause) for rank, coming in enumerate(self._coming) if not coming]
         self._send_ready()
 
     def _send_ready(self) -> None:
-        """Send what is ready; on free links that makes more ready, one after the other."""
+        """Send what is ready; on free links that makes more ready, one after the other.
+
+        A rank that has the result, ~rank, goes on when it has sent its last.
+        """
         if self._is_sending:
             return
         self._is_sending = True
         while self._ready:
             number, cause = self._ready.popleft()
+            if number < 0:
+                self._done(~number, cause)
+                continue
             hop = self._hops[number]
             ends = (self._workers[hop.source], self._workers[hop.target])
             size_bytes = round(hop.parts * self._part_bytes)
@@ -112,7 +116,7 @@ class HopRun:
         target = self._hops[number].target
         self._coming[target] -= 1
         if not self._coming[target]:
-            self._done(target, cause)
+            self._ready.append((~target, cause))
         self._send_ready()
 
 

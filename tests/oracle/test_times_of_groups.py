@@ -11,7 +11,7 @@ from solver_cases import Link, cluster, model, require_whole_path, solver
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
-from ampsim.hardware import Cluster
+from ampsim.hardware import Cluster, Ports
 from ampsim.hardware.topology import Route
 
 NEAR_S, NEAR, FAR_S, FAR = 1e-6, 1e9, 5e-6, 1e8
@@ -92,6 +92,22 @@ def test_on_free_links_a_group_costs_nothing_but_its_slowest_rank():
     assert one.makespan_s == two.makespan_s
     fast_s = sum(compute_s(one))
     assert one.makespan_s == pytest.approx(5 * 4 * fast_s, rel=1e-12)
+
+
+@pytest.mark.parametrize(("sharing", "out"), [("first-come", 3), ("fair", 4)])
+def test_a_first_rank_sends_the_sum_on_to_other_groups_before_its_own_has_it(sharing, out):
+    """Data, C, star within, 3 in, 3 out, 1 down, update; a port has one of each after the other.
+
+    In fair shares the root's own way down is a fourth beside the three that go out.
+    """
+    ports = Ports(egress_bytes_per_s=NEAR, ingress_bytes_per_s=NEAR)
+    hosts = cluster([1e9] * 8, ports=ports, sharing=sharing)
+    chosen = Sync(4, collective="star", inner=Sync(2, collective="star"))
+    result = ampsim.simulate(model(8 * 5, 1), hosts, chosen, mode="sleep")
+    gradient_s, update_s = compute_s(result)
+    data_s = (3 + 2) * 8 / NEAR  # which the forward step does not outlast
+    expected = data_s + gradient_s / 2 + (2 + 3 + out + 1) * BYTES / NEAR + update_s
+    assert result.makespan_s == pytest.approx(5 * expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("period", [1, 3])
