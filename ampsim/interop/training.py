@@ -171,7 +171,7 @@ def held_arrays(model_file: str, sha256: str) -> dict[str, np.ndarray]:
 def split_of(held: Mapping[str, np.ndarray], split: Split) -> list[Arrays]:
     """The arrays of each batch of a split, as a model file that was imported holds them."""
     batches: dict[str, list[np.ndarray]] = {}
-    for name in sorted(one for one in held if one.startswith(f"{split}/")):
+    for name in (one for one in held if one.startswith(f"{split}/")):  # in the order written
         batches.setdefault(name.split("/")[1], []).append(held[name])
     return [tuple(arrays) for arrays in batches.values()]
 

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import ampsim
 from ampsim.cli.entry import app
 from ampsim.errors import AmpsimError, OptionError
-from ampsim.interop import write_model_file
+from ampsim.files import sha256_of
+from ampsim.interop import held_arrays, split_of, write_model_file
 from ampsim.interop.imported_model import OPTIONS as IMPORTED
 
 LINES_MAX = 110  # of characters; a node with all its options is a word of a call
@@ -111,6 +112,14 @@ def test_a_file_learns_as_the_model_that_it_is_of(name, tmp_path):
     assert runs[0].spans.equals(runs[1].spans)
     for name, values in runs[0].model.parameters().items():
         np.testing.assert_array_equal(runs[1].model.parameters()[name], values)
+
+
+def test_a_batch_of_more_than_ten_arrays_has_them_in_their_order(tmp_path):
+    """By name, the eleventh input came before the third, and the target among them."""
+    written: dict[str, Any] = {f"train/000000/{place}": np.array(place) for place in range(12)}
+    np.savez(tmp_path / "model.npz", **written)
+    held = held_arrays(str(tmp_path / "model.py"), sha256_of(tmp_path / "model.npz"))
+    assert [[int(one) for one in batch] for batch in split_of(held, "train")] == [[*range(12)]]
 
 
 OPTIONS: dict[str, Any] = {
