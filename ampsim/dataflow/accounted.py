@@ -325,8 +325,9 @@ class CountingHost(Host):
             if memory.held(place)
         )
         raise OutOfMemoryError(
-            f"{device.name} is out of memory at {format_seconds(self._clock.now)}: "
-            f"{node.told}{f' in {state.tag}' if state.tag else ''} asks for "
+            f"worker {self.worker} ({device.name}) is out of memory at "
+            f"{format_seconds(self._clock.now)}: {node.told}"
+            f"{f' in {state.tag}' if state.tag else ''} asks for "
             f"{buffer.size_bytes:,} bytes, and {memory.total_bytes:,} of "
             f"{device.memory_bytes:,} are taken ({held or 'by nothing'}); try {remedy}, a "
             "smaller parallel_iterations, or a device with more memory_bytes"

@@ -107,7 +107,7 @@ def test_without_swapping_memory_is_full_exactly_when_steps_are_more_than_fit(ca
     assert result.makespan_s == pytest.approx(capacity)
     with pytest.raises(
         OutOfMemoryError,
-        match=rf"^test is out of memory at {capacity}.00 s: matmul-1 \(.*test_dataflow_memory.py, "
+        match=rf"^worker 0 \(test\) is out of memory at {capacity}.00 s: matmul-1 \(.*_memory.py, "
         rf"line \d+\) in while-1/{capacity} asks for 8,192 bytes, and .* are taken "
         r"\(stacks .* kB, inputs 16.4 kB\); try swap_memory=True, a smaller parallel_iterations, "
         "or a device with more memory_bytes$",
@@ -417,7 +417,8 @@ def test_arrays_and_their_gradients_are_swapped_around_and_give_the_same_bits(wi
 
 def test_what_is_fed_needs_room_too():
     with pytest.raises(
-        OutOfMemoryError, match=r"^test is out of memory at 0 s: x \(.*\) asks for 8,192 bytes, and"
+        OutOfMemoryError,
+        match=r"^worker 0 \(test\) is out of memory at 0 s: x \(.*\) asks for 8,192 bytes, and",
     ):
         flow.run(forward(1), FEEDS, cluster=plain_cluster(UNIT - 1))
 
@@ -474,18 +475,21 @@ def test_the_wall_clock_swaps_alike():
     assert virtual.memory.equals(wall.memory)
 
 
+@pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("run_ahead", [True, False])
 @pytest.mark.parametrize("has_swapping", [True, False])
-def test_a_worker_among_others_says_that_it_has_no_room(run_ahead, has_swapping):
+def test_a_worker_among_others_says_that_it_has_no_room(run_ahead, has_swapping, place):
     """Its host has run everything while its device waits for room that no other worker makes."""
     with flow.FlowGraph():
         x, n = flow.input("x", (ROWS, ROWS)), flow.input("n", (), "int64")
-        with flow.device(1):
+        with flow.device(1 - place):
             elsewhere = n + 1
-        y = flow.tanh(x) * x
+        with flow.device(place):
+            y = flow.tanh(x) * x
     (one,) = cluster_of(1.0, 1.0, 2.5).devices
     cluster = Cluster(name="two", devices=(one, one))
-    with pytest.raises(OutOfMemoryError, match=r"test is out of memory at .*: multiply-1 \(.*asks"):
+    said = rf"^worker {place} \(test\) is out of memory at .*: multiply-1 \(.*asks"
+    with pytest.raises(OutOfMemoryError, match=said):
         flow.run(
             [y, elsewhere], {"x": np.eye(ROWS), "n": 1}, cluster=cluster,
             swap_memory=has_swapping, run_ahead=run_ahead,

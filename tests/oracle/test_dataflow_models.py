@@ -352,12 +352,12 @@ def test_memory_is_counted_and_ends():
     for name, peak in peaks.items():
         assert peak > 4 * parameters, name  # Adam keeps two arrays, and a step writes a new one
         assert run(name, cluster=cluster(peak)).peak_bytes[0] == peak
-        with pytest.raises(OutOfMemoryError, match="small is out of memory"):
+        with pytest.raises(OutOfMemoryError, match=r"worker 0 \(small\) is out of memory"):
             run(name, cluster=cluster(peak - 1))
     row = ampsim.forecast(
         model, cluster(peak - 1), name, instances=30, max_epochs=1, repeats=1, target=0.5
     ).table.iloc[0]
-    assert row["note"].startswith("1 of 1 runs failed: small is out of memory")
+    assert row["note"].startswith("1 of 1 runs failed: worker 0 (small) is out of memory")
     assert 4 * parameters < row["peak_bytes"] < peak  # what lay there
 
 
