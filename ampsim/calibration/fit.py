@@ -54,6 +54,10 @@ class Parameter(Record):
     min: Positive  # the least that it may become
     max: Positive  # the most
 
+    def at(self, logarithm: float) -> float:
+        """The number of that logarithm, between the bounds to the bit; NaN stays it."""
+        return min(max(math.exp(min(logarithm, EXPONENT_MAX)), self.min), self.max)
+
 
 _Tuned: type[Record] = create_model("_Tuned", __base__=Record, **option_fields())
 
@@ -196,8 +200,7 @@ def bound(spans: pd.DataFrame, seconds: float) -> str:
     worker = by_worker.idxmax()
     nodes = busy.loc[worker].sort_values(ascending=False)
     names = ", ".join(str(name) for name in nodes.index[:NAMED])
-    more = len(nodes) - NAMED
-    rest = f" and {more} more" if more > 0 else ""
+    rest = f" and {more} more" if (more := len(nodes) - NAMED) > 0 else ""
     return f"worker {worker}, busy {by_worker.loc[worker] / seconds:.0%}: {names}{rest}"
 
 
@@ -289,12 +292,12 @@ class Measured:
 
     def __call__(self, logarithms: Sequence[float]) -> list[float]:
         """Log of simulated over published, for each number of each row."""
-        keys = list(self.table.file.fit)
+        keys = list(bounds := self.table.file.fit)
         scale = SIGNS[keys[0]] * logarithms[0] if self.is_homogeneous else 0.0
         shape = [x - SIGNS[k] * scale for k, x in zip(keys, logarithms, strict=True)]
         place = tuple(round(x, 9) for x in shape)
         if place not in self._known:
-            values = {k: math.exp(x) for k, x in zip(keys, logarithms, strict=True)}
+            values = {k: bounds[k].at(x) for k, x in zip(keys, logarithms, strict=True)}
             self._known[place] = (scale, self._run(make_device(self.table, values)))
         then, found = self._known[place]
         return [one + scale - then for one in found]
@@ -446,12 +449,8 @@ def _solve(table: Table, measured: Measured) -> Solution:
 
 
 def _fitted(table: Table, solution: Solution, place: int) -> Fitted:
-    key = list(table.file.fit)[place]
-    bounds, at = table.file.fit[key], solution.at[place]
-    margin = solution.margins[place]
-    value, low, high = (  # what is NaN, and so comes first, stays it
-        min(max(math.exp(min(one, EXPONENT_MAX)), bounds.min), bounds.max)
-        for one in (at, at - margin, at + margin)
-    )
-    is_held = any(abs(at - math.log(end)) < 1e-9 for end in (bounds.min, bounds.max))
-    return Fitted(key, value, low, high, is_held)
+    key, bounds = [*table.file.fit.items()][place]
+    at, margin = solution.at[place], solution.margins[place]
+    value, low, high = map(bounds.at, (at, at - margin, at + margin))
+    held = [one for one in (bounds.min, bounds.max) if abs(at - math.log(one)) < 1e-9]
+    return Fitted(key, held[0] if held else value, low, high, bool(held))

@@ -86,7 +86,7 @@ def least_squares(
     low, high = np.array(bounds, float).T
     at: np.ndarray = np.array(start, float)
     found: np.ndarray = np.array(residuals(at.tolist()))
-    damping, slopes = 1e-3, _slopes(residuals, at, found, law)
+    damping, slopes = 1e-3, _slopes(residuals, at, found, law, high)
     if (fault := _fault(slopes)) is not None:
         raise fault
     for _ in range(ITERATIONS_MAX):
@@ -99,7 +99,7 @@ def least_squares(
         moved = float(np.abs(tried - at).max())
         there: np.ndarray = np.array(residuals(tried.tolist()))
         is_better = bool(there @ there < found @ found)
-        slopes_there = _slopes(residuals, tried, there, law) if is_better else slopes
+        slopes_there = _slopes(residuals, tried, there, law, high) if is_better else slopes
         if is_better and _fault(slopes_there) is None:
             at, found, slopes, damping = tried, there, slopes_there, damping / 10
         else:
@@ -149,7 +149,7 @@ def student(t: float, freedom: int) -> float:
 
 
 def _slopes(
-    residuals: Residuals, at: np.ndarray, found: np.ndarray, law: Sequence[int] | None
+    residuals: Residuals, at: np.ndarray, found: np.ndarray, law: Sequence[int] | None, most: Any
 ) -> np.ndarray:
     """Derivatives, (points, parameters): by differences, the first by the law if there is one."""
     slopes = np.zeros((len(found), len(at)))
@@ -158,8 +158,9 @@ def _slopes(
             slopes[:, 0] = law[0] * (1.0 - slopes[:, 1:] @ np.array(law[1:], float))
             if np.abs(slopes[:, 0]).max() > STEP:  # else it may be what the differences are off by
                 break
-        beside = at + STEP * np.eye(len(at))[place]
-        slopes[:, place] = (np.array(residuals(beside.tolist())) - found) / STEP
+        step = STEP if at[place] + STEP <= most[place] else -STEP  # what is beyond may not be
+        beside = at + step * np.eye(len(at))[place]
+        slopes[:, place] = (np.array(residuals(beside.tolist())) - found) / step
     return slopes
 
 

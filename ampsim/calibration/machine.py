@@ -323,14 +323,11 @@ def rate_grid(points: Sequence[MachinePoint], overhead_s: float) -> list[tuple[i
         fitted_s = overhead_s_of + compute_s.sum(axis=1)
         slopes = np.vstack([compute_s / fitted_s[:, None], bends])
         residuals = np.r_[np.log(fitted_s / seconds), bends @ logs]
-        logs += np.clip(_solution(slopes, -residuals), -MOVE_MAX, MOVE_MAX)
+        step = np.linalg.lstsq(slopes, -residuals, rcond=None)[0]
+        logs += np.clip(step, -MOVE_MAX, MOVE_MAX)
     rated: list[float] = np.exp(-logs).tolist()
     places = product(rows, elements)
     return [(*place, rate) for place, rate in zip(places, rated, strict=True)]
-
-
-def _solution(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return np.linalg.lstsq(matrix, values, rcond=None)[0]
 
 
 def _spread(shape: tuple[int, int], rows: list[int], elements: list[int]) -> np.ndarray:

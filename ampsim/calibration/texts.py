@@ -70,11 +70,16 @@ def device_text(found: Calibration) -> str:
     content |= {key: getattr(found.device, key) for key in REMARKS.values()}
     for key, value in found.device.numbers.items():
         fitted = next((one for one in found.fitted if one.key == key), None)
-        content[key] = value if fitted is None else rounded(value)
+        content[key] = value if fitted is None else written(fitted)
         sources[key] = {"kind": "assumed", "text": f"given, not fitted, in {found.table.name}"}
         if fitted is not None:
             sources[key] = _source_of_published(found, fitted)
     return to_toml({**content, "sources": sources})
+
+
+def written(fitted: Fitted) -> float:
+    """The number as a file has it: at a bound, which may be another number's, that itself."""
+    return fitted.value if fitted.is_at_bound else rounded(fitted.value)
 
 
 def rounded(value: float) -> float:
@@ -103,20 +108,18 @@ def _source_of_published(found: Calibration, fitted: Fitted) -> dict[str, Any]:
     if fitted.is_at_bound:
         text += "; held by a bound of the file"
     text += f"; ampsim calibrate table {found.table.name}"
-    return {"kind": "fitted", "text": text, **ends(fitted.value, fitted.low, fitted.high)}
+    return {"kind": "fitted", "text": text, **ends(written(fitted), fitted.low, fitted.high)}
 
 
 def ends(value: float, low: float, high: float) -> dict[str, float]:
-    """The ends of an interval as a file has them; none where they are unknown, or one number.
-
-    They hold the number also where all three are rounded.
+    """The ends, which hold the value, of an interval in a file; none if unknown or one number.
 
     >>> ends(2.0, 1.00004, 3.0), ends(2.0, math.nan, math.nan), ends(2.0, 2.00001, 2.00002)
     ({'low': 1.0, 'high': 3.0}, {}, {})
     """
     if math.isnan(low) or rounded(low) >= rounded(high):
         return {}
-    return {"low": min(rounded(low), rounded(value)), "high": max(rounded(high), rounded(value))}
+    return {"low": min(rounded(low), value), "high": max(rounded(high), value)}
 
 
 _LIGHT: Final = "light operations after a product, at shapes of the shipped models"
@@ -187,7 +190,7 @@ def _source_of_machine(key: str, fit: MachineFit) -> dict[str, Any]:
     low, high = value / factor, value * factor
     wider = ", or wider: the points say nothing of it" if factor >= REACH_MAX else ""
     text += f"; 95 % interval {low:.3g} to {high:.3g}{wider}"
-    return {"kind": "measured", "text": text, **ends(value, low, high)}
+    return {"kind": "measured", "text": text, **ends(rounded(value), low, high)}
 
 
 def _errors(fit: MachineFit, kind: Kind, what: str | None = None) -> str:

@@ -106,6 +106,22 @@ def test_a_number_that_a_bound_holds_is_said_first_and_its_interval_ends_there(f
     assert verdict(found).startswith(held)
 
 
+@pytest.mark.parametrize("start", [1e10, 4.5678e10])
+def test_a_bound_may_be_what_another_number_allows_and_is_written_to_the_bit(start, tmp_path):
+    """A memory no faster than the cache: it was tried at 2 % more, and written with 4 digits."""
+    known = "flop_per_s = 1e11\ncache_bytes = 200_000\ncache_bandwidth_bytes_per_s = 4.5678e10"
+    fit = "[fit.memory_bandwidth_bytes_per_s]\nmin = 1e8\nmax = 4.5678e10"
+    text = f"{HEAD.split('[fit')[0]}[device]\n{known}\n{fit}\nstart = {start}\n"
+    path = tmp_path / "bound.toml"
+    path.write_text(text + row("fast", 1, 16, 1, train_per_s=1e9, valid_per_s=1e9, is_fitted=True))
+    found = calibrate(read_table_file(path))
+    (one,) = found.fitted
+    assert one.is_at_bound and one.value == one.high == 4.5678e10
+    path.write_text(device_text(found))
+    assert load_device(path).intervals[one.key][1] == 4.568e10
+    assert load_device(path).memory_bandwidth_bytes_per_s == 4.5678e10
+
+
 @pytest.mark.slow
 def test_a_copy_of_a_row_is_named_as_it_counts_once_more_and_narrows_the_intervals(file, found):
     """A repeat has a number of its own, or is not fitted."""
