@@ -99,8 +99,7 @@ def imported_model(
     _require_labels(data, made.classes)
     if made.classes and "error_scale" in options:
         raise OptionError("error_scale has no effect on a classifier's accuracy; leave it out")
-    is_ragged = isinstance(data, BatchList)
-    batch = max(len(one[0]) for one in data.train) if is_ragged else data.batch
+    batch = data.batch if isinstance(data, ArrayDataset) else max(len(a[0]) for a in data.train)
     optimizer = method() if isinstance(method, partial) else method
     options = {"make_graph": None, "pump": None, **options}
     config = ImportConfig(name, batch, made.digest)

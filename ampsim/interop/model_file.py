@@ -84,8 +84,8 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
         How many lines the text has, and the path of the arrays.
 
     Raises:
-        OptionError: the model came from elsewhere, its optimizer is none of PyTorch's, or NAME.npz
-            is another's file.
+        OptionError: the model came from elsewhere, its optimizer is none of PyTorch's, it or data
+            were replaced since, or NAME.npz is another's file.
         OutputError: a file cannot be written.
     """
     made = model.make_graph
@@ -98,11 +98,12 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
         raise OptionError(
             f"{source} must give what ampsim.from_torch(module, …) gives, got another model"
         )
-    method = made.method
-    if not isinstance(method, partial):
+    method: Any = made.method
+    is_known = isinstance(method, partial) and repr(method()) == repr(model.optimizer)
+    if not is_known or model.make_data != made.data.for_run:
         raise OptionError(
-            f"{source}: a file can be written of an optimizer of torch.optim alone; take SGD or "
-            "Adam of it"
+            f"{source}: a file can be written of an optimizer of torch.optim alone, SGD or Adam, "
+            "and of data, that from_torch was given; give it those in place of a later change"
         )
     arrays = path.with_suffix(".npz")
     if os.path.isfile(arrays) and not _is_ours(arrays):

@@ -155,6 +155,7 @@ def test_a_file_has_every_option_that_the_import_was_given(tmp_path):
 
 
 SOURCE = """
+import dataclasses
 import torch
 import ampsim
 
@@ -174,6 +175,14 @@ def of_ours():
         net, x[:5], loss=torch.nn.CrossEntropyLoss(), data=((x, y), (x, y)),
         optimizer=ampsim.optim.sgd(0.1),
     )
+
+
+def replaced():
+    return dataclasses.replace(make(), optimizer=ampsim.optim.sgd(0.2))
+
+
+def of_other_data():
+    return dataclasses.replace(make(), make_data=ampsim.load_model("mlp").make_data)
 
 
 def shipped():
@@ -222,6 +231,8 @@ WRONG = {
     "{}:net": "must be a function that returns ampsim.from_torch(module, …), got Linear",
     "{}:failing": "failed: ValueError: no such data (",
     "{}:of_ours": "a file can be written of an optimizer of torch.optim alone",
+    "{}:replaced": "that from_torch was given; give it those in place of a later change",
+    "{}:of_other_data": "that from_torch was given; give it those in place of a later change",
 }
 
 
