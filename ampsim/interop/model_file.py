@@ -98,9 +98,8 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
         raise OptionError(
             f"{source} must give what ampsim.from_torch(module, …) gives, got another model"
         )
-    method: Any = made.method
-    is_known = isinstance(method, partial) and repr(method()) == repr(model.optimizer)
-    if not is_known or model.make_data != made.data.for_run:
+    method, is_other = made.method, model.make_data != made.data.for_run
+    if is_other or not isinstance(method, partial) or repr(method()) != repr(model.optimizer):
         raise OptionError(
             f"{source}: a file can be written of an optimizer of torch.optim alone, SGD or Adam, "
             "and of data, that from_torch was given; give it those in place of a later change"
