@@ -323,7 +323,7 @@ def rate_grid(points: Sequence[MachinePoint], overhead_s: float) -> list[tuple[i
         fitted_s = overhead_s_of + compute_s.sum(axis=1)
         slopes = np.vstack([compute_s / fitted_s[:, None], bends])
         residuals = np.r_[np.log(fitted_s / seconds), bends @ logs]
-        step: np.ndarray = np.linalg.lstsq(slopes, -residuals, rcond=None)[0]
+        step = np.array(np.linalg.lstsq(slopes, -residuals, rcond=None)[0], float)
         logs += np.clip(step, -MOVE_MAX, MOVE_MAX)
     rated: list[float] = np.exp(-logs).tolist()
     places = product(rows, elements)

@@ -427,7 +427,7 @@ def test_trials_of_other_data_are_no_trials_of_a_search_also_where_a_value_names
 def test_what_an_own_model_learned_of_other_files_is_not_found(own):
     """Neither what it imports nor where its data lie shows in the first batch."""
 
-    def digest() -> str:
+    def digest() -> str | None:
         return ampsim.simulate(
             ampsim.load_model(own), "tflops-1", "amp", instances=20
         ).learning_digest
