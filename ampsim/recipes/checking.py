@@ -39,7 +39,7 @@ from ampsim.runs.run import Run, run_of
 from ampsim.runs.witness import ROUNDING, TOLERANCE, Witness, tiny_run, tiny_task
 from ampsim.study.process_settings import linear_algebra
 from ampsim.study.provenance import software, source_digest
-from ampsim.text import mapping, sequence
+from ampsim.text import mapping, sequence, short
 from ampsim.user_code import told
 
 DRAWN_WITH: Final = "drawn_with"
@@ -397,10 +397,13 @@ def _other_copies(rows: Rows, manifest: Mapping[str, Any], tolerance: float) -> 
     """Find what a manifest says of a row's copies, which no run tells, and what is not so now."""
     told_before = sequence(manifest.get("schedules"))
     for row, now, said in zip(rows.rows, copies_of(rows.rows), told_before, strict=False):
-        before = mapping(mapping(said).get("copies") or {})
+        copies = mapping(said).get("copies")
+        before = mapping(copies) if isinstance(copies, dict) else {}
         for key in (one for one in now if None not in (now[one], before.get(one))):
             if not is_close(before[key], now[key], tolerance):
-                yield f"{key} of {row.label} was {before[key]:.6g}, and is {now[key]:.6g}"
+                is_number = isinstance(before[key], int | float)
+                was = f"{before[key]:.6g}" if is_number else short(before[key])
+                yield f"{key} of {row.label} was {was}, and is {now[key]:.6g}"
 
 
 # Hashes

@@ -148,6 +148,9 @@ def test_a_check_counts_copies_and_works_again(tmp_path, make_report):
     manifest.write_text(re.sub(r"(cc_ratio = )(.*)", r"\g<1>2\2", manifest.read_text(), count=1))
     faults = check_report(recipe, tmp_path).faults
     assert any(re.match(r"cc_ratio of async-sgd was 2(.*), and is \1", one) for one in faults)
+    manifest.write_text(re.sub(r"cc_ratio = .*", 'cc_ratio = "much"', manifest.read_text()))
+    faults = check_report(recipe, tmp_path).faults
+    assert any(one.startswith("cc_ratio of async-sgd was 'much', and is ") for one in faults)
 
 
 def test_what_a_page_says_of_a_solver_is_in_the_order_in_which_its_manifest_is_read(
