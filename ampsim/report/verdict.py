@@ -159,9 +159,8 @@ def _seeds(count: float) -> str:
 def _rate(row: Row) -> str:
     """Training throughput with the name of its items: "2.08 M lists/s"."""
     said, items = format_rate(number(row, "train_per_s")), items_of([row])
-    if not items or not said.endswith("/s"):
-        return said
-    return f"{said.removesuffix('/s').rstrip()} {items}/s"
+    has_items = items and said.endswith("/s")
+    return f"{said.removesuffix('/s').rstrip()} {items}/s" if has_items else said
 
 
 def _times(ratio: float) -> str:
@@ -170,10 +169,9 @@ def _times(ratio: float) -> str:
 
 def _stale(row: Row) -> str:
     mean = number(row, "staleness_mean")
-    if math.isnan(mean):
-        return ""
     said = f"{mean:.2g}" if mean < 99.5 else format_count(mean)
-    return f", with a mean staleness of {said} updates" if mean else ", with no staleness"
+    told = f", with a mean staleness of {said} updates" if mean else ", with no staleness"
+    return "" if math.isnan(mean) else told
 
 
 def _when(row: Row) -> str:
@@ -192,7 +190,7 @@ def _answer(records: Sequence[Row], best: Row, goal: Goal, known: Mapping[str, A
     seeds = _seeds(count)
     others = [row for row in _in_order(records) if row is not best and _is_compared(row)]
     alike = [row for row in others if text(row, "standing") == text(best, "standing")]
-    arrived = [row for row in others if _has_reached(row)]
+    arrived = [row for row in others if _has_reached(row) and number(row, "time_ratio") > 0]
     ahead = _ahead(best, arrived)
     clauses: list[str] = []
     match text(best, "standing"):
@@ -264,7 +262,9 @@ def _some(told: Sequence[str]) -> list[str]:
 
 
 def _in_order(records: Sequence[Row]) -> list[Row]:
-    return sorted(records, key=lambda row: (not _has_reached(row), number(row, "time_to_target_s")))
+    """The soonest first; of equal ones that with which others were compared, which has no flip."""
+    known = sorted(records, key=lambda row: number(row, "order_flip_probability") >= 0)
+    return sorted(known, key=lambda row: (not _has_reached(row), number(row, "time_to_target_s")))
 
 
 def _left_out(records: Sequence[Row], goal: Goal) -> list[str]:

@@ -145,6 +145,29 @@ def test_a_ratio_that_seeds_bound_on_neither_side_is_said_so(make_table):
     assert "0.00" not in said
 
 
+@pytest.mark.parametrize("is_earlier_first", [True, False])
+@pytest.mark.parametrize("third", [[2.0] * 7, [1.0, 0.5, 2.0, 0.4, 3.0, 1.1, 0.9]])
+def test_of_equal_medians_the_verdict_names_that_which_others_were_compared_with(
+    make_table, is_earlier_first, third
+):
+    earlier, later = [0.998, *[1.0] * 6], [0.999, *[1.0] * 6]
+    pair = (earlier, later) if is_earlier_first else (later, earlier)
+    table = judged(make_table, *pair, third)
+    said = verdict(table, 0.97)
+    assert "nan" not in said
+    is_open = "too few seeds" in table["standing"].tolist()
+    assert (" tie: " in said, " too few to say " in said) == (not is_open, is_open), said
+    assert called_rows(table) == ([] if is_open else [0, 1])
+
+
+def test_a_row_is_no_multiple_of_one_that_arrives_but_with_the_seeds_that_all_have(make_table):
+    """Its own median is known; of the six seeds that another row has, half do not arrive."""
+    table = judged(make_table, [1.0] * 7, [INF] * 3 + [2.0] * 4, near(3.0, 6))
+    said = verdict(table, 0.97, manifest={"shared_seeds": 6})
+    assert said.startswith("With 6 seeds, sequential reaches 97 % first, in 1.00 s: 3.00 times")
+    assert "nan" not in said
+
+
 def test_one_that_arrives_alone(make_table):
     sure = verdict(judged(make_table, [INF] * 6, [INF] * 6, near(0.5, 6)), 0.97)
     assert sure.startswith("With 6 seeds, amp reaches 97 % alone, in 500 ms. 97 % is not reached")
