@@ -177,8 +177,7 @@ class Forecast(RunTable, Saveable):
         trials: one row a trial, those of one rate beside each other: schedule, learning_rate,
             factor (of the rate tried around), seed, epochs_to_target, time_to_target_s, is_chosen,
             best_accuracy, best_error, note; setting, optimizer where tried. Empty without tuning.
-        lost: one sentence for each run that gave nothing: its process died, or the model gave no
-            data for its seed; what the others gave is here.
+        lost: one sentence for each run that gave nothing, as its process died or it had no data.
         unreached: one sentence for each row that is not tuned, as no trial reached the target.
     """
 
@@ -401,6 +400,7 @@ def _collect(
     runs = [run for row in made.rows for run in row]
     is_off = any(not one.plan.options.times_validation for one in entries)
     named = [*zip(rows, made.rows, strict=True)]
+    gone = [one.label for one in entries if all(of[0].label != one.label for of in made.rows)]
     each = [{run.seed for run in of} for row, of in named if row["standing"] != "not compared"]
     shared = {"shared_seeds": len(set[int].intersection(*each))} if each else {}
     labelled = [{**row, "schedule": of[0].label} for row, of in named]
@@ -409,7 +409,7 @@ def _collect(
     manifest = {
         **manifest_of(plan, entries, runs),
         **(asdict(sureness) | shared if len(rows) > 1 else {}),
-        **{name: lines for name, lines in told.items() if lines},
+        **{name: of for name, of in {**told, "without_runs": gone}.items() if of},
         **({"assumptions": assumed} if assumed else {}),
     }
     return Forecast(

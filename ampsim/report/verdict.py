@@ -2,7 +2,7 @@
 
 It says what `ampsim.runs.ranking` found, which stands in the table, and no more. The leading row
 is compared with the next and with the best pipeline that drains, unless there are fewer seeds than
-could call any order: then nothing is ranked.
+could call any order: then nothing is ranked. A last sentence names rows that there is no run of.
 """
 
 from __future__ import annotations
@@ -40,8 +40,12 @@ def verdict(
         table: a row for each schedule.
         target: value of `metric` aimed at, or None.
         metric: what validation measures.
-        manifest: that of the table: how `sure` its ranks are, and how many seeds all rows share.
+        manifest: that of the table: how `sure` its ranks are, how many seeds all rows share, and
+            the labels of rows `without_runs`, which it lacks.
     """
+    known = {**(manifest or {})}
+    if gone := known.pop("without_runs", None):
+        return f"{verdict(table, target, metric, known)} There is no run of {listed(_some(gone))}."
     records = labelled_rows(table, 48)
     if not records:
         return "No schedule was finished, so there is nothing to compare."
@@ -50,7 +54,6 @@ def verdict(
     best, column = _best(records), metric.best_column
     if all(math.isnan(number(row, column)) and not _has_reached(row) for row in records):
         return f"{_speed(records)}. No {metric.kind} was computed, so time to a target is unknown."
-    known = manifest or {}
     if target is None:
         return f"{_speed(records)}{_stale(best)}.{_unranked(records, metric, known)}"
     goal = Goal(metric, target)
@@ -104,10 +107,6 @@ def _is_compared(row: Row) -> bool:
     return text(row, "standing") != "not compared"
 
 
-def _is_pipeline(row: Row) -> bool:
-    return number(row, "is_draining_pipeline") == 1
-
-
 def _name(row: Row) -> str:
     return text(row, "schedule")
 
@@ -131,8 +130,8 @@ def _rivals(best: Row, others: Sequence[Row]) -> list[tuple[Row, str]]:
     """Choose whom to compare the best with, of all others, the better first; say what each is."""
     if not others:
         return []
-    drained = next((row for row in others if _is_pipeline(row)), None)
-    if _is_pipeline(best) or drained is None:
+    drained = next((row for row in others if number(row, "is_draining_pipeline") == 1), None)
+    if drained is None or number(best, "is_draining_pipeline") == 1:
         return [(others[0], "the next")]
     if drained is others[0]:
         return [(drained, f"the next and {_DRAINS}")]

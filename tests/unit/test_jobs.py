@@ -27,6 +27,7 @@ from ampsim.assets import names
 from ampsim.cli import main
 from ampsim.errors import ExecutorError, Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
+from ampsim.report.verdict import verdict
 from ampsim.runs import executor as executors
 from ampsim.runs import jobs, local_slots
 from ampsim.runs.run import run_of
@@ -430,6 +431,8 @@ def test_a_run_that_memory_does_not_suffice_for_is_one_sentence(model, cluster, 
     said = "amp, seed 0: memory ran out; try fewer jobs: MemoryError('Unable to allocate 7 TiB')"
     assert [*made.lost] == [said]
     assert [run.schedule for run in made.runs] == ["sequential", "pipeline"]
+    told = verdict(made.table, made.target, made.metric, made.manifest)
+    assert told.endswith(". There is no run of amp.")  # as a page and JSON have it, too
 
 
 @pytest.mark.slow
