@@ -291,7 +291,8 @@ def _shortfall(row: Row, goal: Goal) -> str:
     reached = number(row, "repeats_reached")
     if reached > 0:
         return f"only in {reached:.0f} of {number(row, 'repeats'):.0f} repeats"
-    return f"best {_best_text(row, goal)}"
+    is_known = not math.isnan(number(row, goal.metric.best_column))
+    return f"best {_best_text(row, goal)}" if is_known else "no run was validated"
 
 
 def _best_text(row: Row, goal: Goal) -> str:

@@ -168,6 +168,12 @@ def test_a_row_is_no_multiple_of_one_that_arrives_but_with_the_seeds_that_all_ha
     assert "nan" not in said
 
 
+def test_a_row_whose_runs_all_failed_has_no_best(make_table):
+    times = near(2.0, 6), [INF] * 6, near(1.0, 6)
+    said = verdict(judged(make_table, *times, best_accuracy=[0.98, NAN, 0.98]), 0.97)
+    assert said.endswith(" 97 % is not reached by pipeline (no run was validated).")
+
+
 def test_one_that_arrives_alone(make_table):
     sure = verdict(judged(make_table, [INF] * 6, [INF] * 6, near(0.5, 6)), 0.97)
     assert sure.startswith("With 6 seeds, amp reaches 97 % alone, in 500 ms. 97 % is not reached")
