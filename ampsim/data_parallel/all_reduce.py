@@ -295,7 +295,8 @@ class WeightAllReduce(AllReduce):
     def weights(self, part: int) -> list[Vector]:
         """The weights after a part: the centre's, or the mean of all ranks where they step alone.
 
-        Each rank's are those of its last step of the part; it may have gone on.
+        Each rank's are those of its last step of the part; it may have gone on. One without a batch
+        to which the last round's are still on their way has these.
         """
         setting, self._next_part = self._setting, part + 1
         if setting.is_abstract or not setting.decisions.steps_first:
@@ -303,7 +304,9 @@ class WeightAllReduce(AllReduce):
         reduced, at_end = self._reduced_at_end.pop(part, None), self._at_end.pop(part, {})
         if reduced is not None:
             return reduced
-        return mean_of([at_end.get(one.number) or thetas_of(one) for one in self._ranks])
+        centre, steps = setting.centre.thetas, self._steps
+        of_ranks = [thetas_of(one) if steps[one.number] else centre for one in self._ranks]
+        return mean_of([at_end.get(rank, thetas) for rank, thetas in enumerate(of_ranks)])
 
     def _note_end(self, rank: Rank, batches: Assignment, *, has_reduced: bool) -> None:
         """Keep the weights of a rank that has done all that it does for a part of the training."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from covering import pairwise
 from plain_solvers import Problem, problem
-from solver_cases import cluster, model, solver
+from solver_cases import FREE, Link, cluster, model, solver
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
@@ -53,7 +53,12 @@ def with_periods(names: list[str], *periods: int) -> list[tuple[str, int]]:
 
 
 def ends_of_run(
-    name: str, batches: int, speeds: tuple[float, ...], monkeypatch: Any, **options: Any
+    name: str,
+    batches: int,
+    speeds: tuple[float, ...],
+    monkeypatch: Any,
+    link: Link = FREE,
+    **options: Any,
 ) -> tuple[ampsim.Result, list[np.ndarray]]:
     """A run, and the weights that are validated after each epoch."""
     seen: list[np.ndarray] = []
@@ -66,7 +71,7 @@ def ends_of_run(
 
     monkeypatch.setattr(SolverEngine, "validate", watching)
     ranks = len(speeds) - (name in SERVED)
-    made, hosts = model(BATCH * batches, BATCH), cluster([1e9 * one for one in speeds])
+    made, hosts = model(BATCH * batches, BATCH), cluster([1e9 * one for one in speeds], link=link)
     chosen = solver(name, ranks=ranks, **options)
     return ampsim.simulate(made, hosts, chosen, epochs=EPOCHS), seen
 
@@ -290,6 +295,18 @@ def test_an_epoch_of_ranks_that_meet_ends_with_the_last_step_of_each(
     plain = problem(model(BATCH * batches, BATCH))
     expected = met(name, plain, len(SPEEDS[speeds]), period)
     assert len(seen) == EPOCHS
+    assert np.allclose(seen, expected, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("name", ["local-sgd", "diloco"])
+def test_a_mean_that_is_on_its_way_to_a_rank_without_a_batch_is_its_weights(
+    name, batches, monkeypatch
+):
+    """An epoch has no batch for the last ranks, and the next ends before the tree reaches them."""
+    how: dict[str, Any] = {"period": 2, "collective": "tree", "link": Link(latency_s=1e-6)}
+    _result, seen = ends_of_run(name, batches, (1.0, 0.93, 1.071, 1.1), monkeypatch, **how)
+    expected = met(name, problem(model(BATCH * batches, BATCH)), 4, 2)
     assert np.allclose(seen, expected, rtol=1e-11, atol=1e-13)
 
 
