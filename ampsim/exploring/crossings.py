@@ -23,6 +23,7 @@ from ampsim.runs.rows import median_interval
 
 POINTS: Final = 9  # asked of each function first (chosen: a factor of 2.4 in three decades)
 WANTED: Final = 0.95  # coverage aimed at by the interval of a median root
+SEEDS: Final = 6  # the least of which smallest to largest cover it so
 
 Ask: TypeAlias = "Callable[[Sequence[tuple[int, float]]], Sequence[bool]]"
 """Says for each seed and value whether the condition holds there."""

@@ -23,6 +23,7 @@ from ampsim.data_parallel import Solver
 from ampsim.errors import FileFormatError, OptionError, SimulationError
 from ampsim.exploring.axes import Point, Setup, setup_at
 from ampsim.exploring.condition import TIMED
+from ampsim.exploring.crossings import SEEDS
 from ampsim.files import appending, prepare_folder, read_regular
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import (
@@ -114,6 +115,12 @@ class Query:
     def seeds(self) -> range:
         """Seeds of the runs."""
         return range(self.seed, self.seed + self.repeats)
+
+    @property
+    def compared(self) -> int:
+        """How many seeds tell whether they are timed alike; two may draw the same groups."""
+        draw = any(getattr(one, "draws_groups", False) for one in self.setup.schedules)
+        return SEEDS if draw else 2
 
     @property
     def aimed_at(self) -> float | None:

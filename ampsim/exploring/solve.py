@@ -19,7 +19,7 @@ import pandas as pd
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, axes_over, place_words, require_open, setup_of
 from ampsim.exploring.condition import SHORT, Condition, condition_of
-from ampsim.exploring.crossings import Crossings, Root, find, first_points
+from ampsim.exploring.crossings import SEEDS, Crossings, Root, find, first_points
 from ampsim.exploring.finding import Figures, Finding, Lines
 from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
 from ampsim.forecasting.making import traced
@@ -38,7 +38,6 @@ from ampsim.units import UNKNOWN, format_as, unit_of
 
 EXACT: Final = 1e-3  # share of its higher end that a bracket has (chosen: none is known better)
 LEARNED: Final = 1e-2  # the same of what is learned (chosen: seeds differ by more)
-REPEATS: Final = 6  # seeds: the least of which smallest to largest covers a median at 95 %
 ALONE: Final = "All is of seed {} alone, and others may differ: no bracket is exact."
 
 COLUMNS: Final = (
@@ -55,7 +54,7 @@ def solve(
     *,
     over: Mapping[str, str],
     until: str,
-    repeats: Many = REPEATS,
+    repeats: Many = SEEDS,
     **how: Unpack[How],
 ) -> Solved:
     """Find where along a range of something a condition begins or ends to hold.
@@ -186,10 +185,9 @@ class _Points:
 
     def differ(self) -> bool:
         """Tell whether two seeds, of groups that are drawn all, differ anywhere at first."""
-        points, first, own = first_points(self.axis), self.asked.seed, self.asked.setup.schedules
-        draws = any(getattr(one, "draws_groups", False) for one in own)
-        count = max(REPEATS if draws else 2, self.asked.repeats)
-        seeds = range(first, first + count, 1 if draws else count - 1)  # data in unlike orders
+        points, first = first_points(self.axis), self.asked.seed
+        count = max(least := self.asked.compared, self.asked.repeats)
+        seeds = range(first, first + count, 1 if least > 2 else count - 1)  # data in unlike orders
         self.holds([(seed, x) for seed in seeds for x in points])
         each = [[self.known[seed, x][:2] for x in points] for seed in seeds]
         return not np.allclose(each, each[:1], rtol=EXACT, atol=0, equal_nan=True)

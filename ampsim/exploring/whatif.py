@@ -232,8 +232,8 @@ class _Question:
         """Say whose numbers there are, where another seed takes another time."""
         seed, found = self.asked.seed, [*self.now.epochs.values()]
         whose = "shares are those" if len(found) > 1 else "all is"
-        more = range(1, 6 if getattr(self.row.schedule, "draws_groups", False) else 2)
-        found += self.runs.time([(self.row, seed + n) for n in more]) if len(found) == 1 else []
+        more = [(self.row, seed + n) for n in range(1, self.asked.compared)]
+        found += self.runs.time(more) if len(found) == 1 else []
         times_s = [one.epoch_s for one in found if one.epoch_s > 0]
         if times_s and (by := max(times_s) / min(times_s) - 1) > NO_CHANGE:
             told = f"seeds differ, epochs by {format_percent(by)}: {whose} of seed {seed}"
