@@ -52,8 +52,10 @@ class Change:
 
     def on(self, cluster: Cluster, schedule: Any, factor: float) -> tuple[Cluster, Schedule]:
         """The cluster and the schedule with it so many times as fast."""
-        waits = [one.name for one in fields(schedule) if one.name in self.of_schedule]
-        faster = {key: sped(key, getattr(schedule, key), factor) for key in waits}
+        own = {one.name: getattr(schedule, one.name) for one in fields(schedule)}
+        faster = {key: sped(key, own[key], factor) for key in own if key in self.of_schedule}
+        if "inner" in own:  # of a solver, in each copy
+            faster["inner"] = self.on(cluster, own["inner"], factor)[1]
         return self.of_cluster(cluster, factor), replace(schedule, **faster)
 
 
@@ -89,7 +91,8 @@ def _of_devices(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
     most = sorted(every, key=lambda one: -shares.of(("worker", one)))[:_WORKERS_MAX]
     for worker in sorted(most) if cluster.workers > 1 else ():
         share = shares.of(("worker", worker))
-        yield Change(f"worker {worker}", share, partial(_workers, [worker]))
+        kind = f" ({kinds[cluster.devices[worker]]})" * (len(kinds) > 1)
+        yield Change(f"worker {worker}{kind}", share, partial(_workers, [worker]))
     if not cluster.is_host_free:
         yield Change("host", shares.of(HOST_PLACE), _host)
     keys = dict.fromkeys(key for one in kinds for key in one.numbers if sign_of(key))
@@ -118,9 +121,9 @@ def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Ite
 
 
 def _of_more(cluster: Cluster, schedule: Any, shares: Elasticities) -> Iterator[Change]:
-    """Waits of the schedule, and what can only be there or not."""
+    """Waits of the schedule, or of that inside copies, and what can only be there or not."""
     for key in _SCHEDULE_WAITS:
-        if getattr(schedule, key, None):
+        if getattr(getattr(schedule, "inside", schedule), key, None):
             share = shares.of(SCHEDULE_PLACE, key) if key == "round_trip_s" else None
             yield Change(f"{key} of the schedule", share, of_schedule=(key,))
     if not all(map(light_is_free, cluster.devices)):

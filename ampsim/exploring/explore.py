@@ -19,18 +19,7 @@ from annotated_types import Ge, Le
 from pydantic import TypeAdapter
 
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import (
-    Over,
-    Point,
-    Setup,
-    Value,
-    axes_over,
-    named_words,
-    place_words,
-    point_words,
-    setup_of,
-    value_words,
-)
+from ampsim.exploring import axes
 from ampsim.exploring.cells import Cells, Entrant, LeftOut, stated_wrong
 from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
@@ -68,7 +57,7 @@ def explore(
     cluster: ClusterLike,
     schedules: SchedulesLike,
     *,
-    over: Over,
+    over: axes.Over,
     points: Annotated[int, Ge(2), Le(POINTS_MAX)] = POINTS,
     budget_s: float | None = None,
     repeats: Many = REPEATS,
@@ -98,7 +87,7 @@ def explore(
         UnknownNameError: a value names nothing that there is.
         SimulationError: no point can be timed, or none can be trained.
     """
-    setup = setup_of(model, cluster, schedules)
+    setup = axes.setup_of(model, cluster, schedules)
     asked = Query(setup=setup, repeats=repeats, budget_s=budget_s, **how)
     if (target := asked.aimed_at) is None:
         name = setup.model.name
@@ -118,7 +107,7 @@ def explore(
     )  # fmt: skip
 
 
-def values_of(over: Over, setup: Setup, points: int) -> dict[str, tuple[Value, ...]]:
+def values_of(over: axes.Over, setup: axes.Setup, points: int) -> dict[str, tuple[axes.Value, ...]]:
     """The values of each key; an OptionError where there are none, too many, or one method."""
     if not over or "schedule" in over:
         raise OptionError(
@@ -127,7 +116,7 @@ def values_of(over: Over, setup: Setup, points: int) -> dict[str, tuple[Value, .
         )
     if len(setup.schedules) < 2:
         raise OptionError("explore compares schedules, got one; name several")
-    values = {axis.key: axis.points(points) for axis in axes_over(over, setup)}
+    values = {axis.key: axis.points(points) for axis in axes.axes_over(over, setup)}
     count = math.prod(map(len, values.values()))
     if count > POINTS_MAX:
         raise OptionError(
@@ -136,12 +125,12 @@ def values_of(over: Over, setup: Setup, points: int) -> dict[str, tuple[Value, .
     return values
 
 
-def points_of(values: Mapping[str, Sequence[Value]]) -> list[Point]:
+def points_of(values: Mapping[str, Sequence[axes.Value]]) -> list[axes.Point]:
     """List all points, the last key's values side by side."""
     return [dict(zip(values, one, strict=True)) for one in itertools.product(*values.values())]
 
 
-def label_at(point: Point, label: str) -> str:
+def label_at(point: axes.Point, label: str) -> str:
     """The label of a row at a point, which no other point's has."""
     shown = {key: f"{one:.4g}" if isinstance(one, float) else one for key, one in point.items()}
     return ", ".join([label, *(f"{key} = {one}" for key, one in shown.items())])
@@ -315,7 +304,7 @@ class Exploration(Finding):
         for best, lead in self.ahead:
             name = "" if best is None else plain(str(best["schedule"]), LONGEST)
             if best and most.get(name, (0.0, []))[0] < lead < math.inf:
-                where = point_words({key: best[key] for key in self.over}, self.over)
+                where = axes.point_words({key: best[key] for key in self.over}, self.over)
                 most[name] = (lead, [name, f"{lead:.2f} times", where, str(best["basis"])])
         headings = ["ahead", "sooner than the next", "where", "its time is"]
         return headings, [line for _lead, line in most.values()]
@@ -335,8 +324,9 @@ class Exploration(Finding):
         )  # fmt: skip
         return {
             "keys": [
-                {"name": key, "values": [*of], "ticks": [value_words(key, one, of) for one in of],
-                 "words": [named_words(key, one, of) for one in of]}
+                {"name": key, "values": [*of],
+                 "ticks": [axes.value_words(key, one, of) for one in of],
+                 "words": [axes.named_words(key, one, of) for one in of]}
                 for key, of in self.over.items()
             ],
             "methods": [
@@ -368,7 +358,7 @@ def exploration_of(
     told = sentences_of(table, learnings, wrong, left_out, evidence.repeats)
     return Exploration(
         table=table, over=over, learnings=learnings, wrong=wrong, left_out=left_out,
-        sentences=(*told, *said), evidence=evidence, cluster=place_words(cluster, over),
+        sentences=(*told, *said), evidence=evidence, cluster=axes.place_words(cluster, over),
         **about,
     )  # fmt: skip
 

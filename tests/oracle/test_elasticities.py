@@ -24,7 +24,7 @@ from ampsim.hardware import (
 )
 from ampsim.model_parallel import SCHEDULES, Schedule, Settled
 from ampsim.study import Result, Simulation
-from ampsim.study.elasticity import HOST_PLACE, WAITS, elasticities
+from ampsim.study.elasticity import HOST_PLACE, WAITS, Elasticities, elasticities
 from ampsim.study.simulation import RunOptions
 
 WORKERS = 4
@@ -335,7 +335,14 @@ def test_twice_as_fast_in_everything_is_half_the_time_to_the_bit(name, seed):
     assert (slow.spans["start_s"] == 2 * run.spans["start_s"]).all()
 
 
-def test_waits_of_a_schedule_are_scaled_with_everything():
-    schedule = ampsim.Amp(max_active_keys=6, max_group=3, group_wait_s=2e-6)
-    slow = timed(CHAIN, *EVERYTHING.on(even(1), schedule, 0.5))
-    assert slow.makespan_s == 2 * timed(CHAIN, even(1), schedule).makespan_s
+WAITING = ampsim.Amp(max_active_keys=6, max_group=3, group_wait_s=2e-6)
+LOCAL = ampsim.LocalSGD(ranks=2, inner=WAITING)
+
+
+@pytest.mark.parametrize("schedule", [WAITING, LOCAL, ampsim.EASGD(ranks=1, inner=LOCAL)])
+def test_waits_of_a_schedule_are_scaled_with_everything(schedule):
+    cluster = even(1).model_copy(update={"host": None})
+    whats = [one.what for one in changes_of(cluster, schedule, Elasticities({}))]
+    assert "group_wait_s of the schedule" in whats
+    slow = timed(CHAIN, *EVERYTHING.on(cluster, schedule, 0.5))
+    assert slow.makespan_s == pytest.approx(2 * timed(CHAIN, cluster, schedule).makespan_s)

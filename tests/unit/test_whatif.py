@@ -151,7 +151,7 @@ def test_what_varies_and_what_is_light_can_only_be_left_out():
     assert {factor for what, factor in by_what if what == "no stragglers"} == {math.inf}
     assert by_what["no stragglers", math.inf]["change"] < -0.05
     assert by_what["no light work", math.inf]["change"] < -0.03
-    assert {"worker 0", "worker 1", "flop_per_s", "step_overhead_s"} <= {
+    assert {"worker 0 (a)", "worker 1 (b)", "flop_per_s", "step_overhead_s"} <= {
         what for what, _factor in by_what
     }
 
