@@ -48,6 +48,10 @@ EPOCHS_VARY: Final = (
     "With outages, losses, stages of an optimizer or a period of a solver epochs differ: no cell "
     "is shared, joules are unknown."
 )
+FIRST_DIFFERS: Final = (
+    "Later epochs differ from the first by up to {}: what is shared or predicted, and joules, are "
+    "as if each were as the first."
+)
 SEEDS_DIFFER: Final = "Seeds differ, epochs by up to {}: timings and predictions are of seed {}."
 
 
@@ -160,7 +164,9 @@ class Explorer:
         """Notes on the cells' clusters, and on seeds, as far as several were timed anywhere."""
         each = [[o.epoch_s for o in of.values()] for m in self.methods for of in m.timed.values()]
         by = max((max(of) / min(of) - 1 for of in each if min(of) > 0), default=0.0)  # NaN is none
-        told = [SEEDS_DIFFER.format(format_percent(by), self._seeds[0])] * (by > NO_CHANGE)
+        apart, seed = self._runs.apart, self._seeds[0]
+        told = [SEEDS_DIFFER.format(format_percent(by), seed)] * (by > NO_CHANGE)
+        told += [FIRST_DIFFERS.format(format_percent(apart))] * (apart > 0)
         return [EPOCHS_VARY] * any(row.epochs_differ for row in self._rows.values()) + told
 
     @property
@@ -248,10 +254,11 @@ class Exploration(Finding):
         table: one row a point and method: the keys of `over`, schedule, time_to_target_s, low and
             high (its 90 % interval; of fewer than five seeds the least and most), basis ("learned",
             "shared", "predicted", "failed", "unfit" of what does not fit there, or missing), note
-            (why it is "failed" or "unfit"), is_first (by medians), doubt (the probability that
-            another is), standing (as of a forecast; missing of a prediction), epoch_s, train_per_s,
-            staleness_mean, peak_bytes, cost_to_target_usd, energy_to_target_j, learning (a number,
-            equal where the first epoch learns the same). Unknown is missing, never 0.
+            (why "failed" or "unfit", or who never met in the first epoch), is_first (by medians),
+            doubt (the probability that another is), standing (as of a forecast; missing of a
+            prediction), epoch_s, train_per_s, staleness_mean, peak_bytes, cost_to_target_usd,
+            energy_to_target_j, learning (a number, equal where the first epoch learns the same).
+            Unknown is missing, never 0.
         over: the values of each key.
         target: what is aimed at, of the model's metric.
         learnings: cells that were trained.
@@ -380,7 +387,8 @@ def _line(cells: Cells, point: int, place: int, seeds: int) -> dict[str, Any]:
         "standing": None if called is None else called.standing(place),
         "epoch_s": timed.epoch_s, "train_per_s": timed.train_per_s,
         "staleness_mean": timed.staleness_mean, "peak_bytes": timed.peak_bytes,
-        **timed.upkeep(time_s), "learning": timed.digest or None, "note": timed.failure,
+        **timed.upkeep(time_s), "learning": timed.digest or None,
+        "note": timed.failure or (timed.never_met and f"{_FIRST}: {timed.never_met}"),
     }  # fmt: skip
 
 
@@ -391,6 +399,8 @@ OPEN: Final = {
 }
 """Why nobody is first for sure, by the standing of who is ahead."""
 _NOBODY: Final = "No method is known to reach the target"
+_FIRST: Final = "first epoch"  # how a note begins that is no failure
+_ILLS = {"unfit": "do not fit", "failed": "cannot be run", _FIRST: "have ranks that never met"}
 
 
 def sentences_of(
@@ -399,8 +409,9 @@ def sentences_of(
     """Say who is first where, on what that rests, and how sure it is."""
     points = len(table) // max(table["schedule"].nunique(), 1)
     ills, names = list[str](), list(table)
-    for basis, words in (("unfit", "do not fit"), ("failed", "cannot be run")):
-        own = table[table["basis"] == basis]
+    bases = table["basis"].mask(table["note"].fillna("").str.startswith(_FIRST), _FIRST)
+    for basis, words in _ILLS.items():
+        own = table[bases == basis]
         for one in own[:1].to_dict("records"):
             point = {str(name): one[name] for name in names[: names.index("schedule")]}
             first = f"{label_at(point, one['schedule'])}: {one['note'].rstrip('.')}"
@@ -419,8 +430,7 @@ def sentences_of(
         names = ", ".join(f"{plain(name, LONGEST)} at {count}" for name, count in own.items())
         where = why.format(count=own.sum(), seeds=f"{seeds} seed{'s' * (seeds != 1)}")
         said += [f"{where}; ahead in the median: {names}."] if names else []
-    nobody = points - len(ahead)
-    said += [f"{_NOBODY} at {nobody}."] if nobody else []
+    said += [f"{_NOBODY} at {nobody}."] if (nobody := points - len(ahead)) else []
     basis = table["basis"].value_counts()
     shared, predicted = (int(basis.get(of, 0)) for of in ("shared", "predicted"))
     known = f"{learnings} were trained, {shared} learn the same as one of these"

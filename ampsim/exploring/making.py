@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Annotated, Any, ParamSpec, TypeAlias, TypedDict, TypeVar
+from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypedDict, TypeVar
 
 from annotated_types import Ge, Gt, Le
 
@@ -25,18 +25,8 @@ from ampsim.exploring.axes import Point, Setup, setup_at
 from ampsim.exploring.condition import TIMED
 from ampsim.exploring.crossings import SEEDS
 from ampsim.files import appending, prepare_folder, read_regular
+from ampsim.forecasting import making
 from ampsim.forecasting.forecast import MAX_EPOCHS
-from ampsim.forecasting.making import (
-    ASSUMPTION,
-    RunEnd,
-    RunMaker,
-    advised,
-    end_of,
-    entries_of,
-    none_arrived,
-    require_fit,
-    where_diverged,
-)
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.rng import require_seed
@@ -53,6 +43,7 @@ from ampsim.study.simulation import Mode, PlacementLike, RunOptions
 from ampsim.text import finite, mapping
 from ampsim.units import format_seconds
 
+APART_MIN: Final = 0.01  # share by which epochs differ that is told (chosen: below it seeds do)
 Many: TypeAlias = Annotated[int, Ge(1), Le(REPEATS_MAX)]  # seeds, points or processes
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -135,7 +126,7 @@ class Query:
             epochs=self.max_epochs, instances=self.instances, target=self.aimed_at, mode=self.mode,
             placement=self.placement,
         )  # fmt: skip
-        return entries_of(RunPlan(model, cluster, options), schedules, beside=self.beside)
+        return making.entries_of(RunPlan(model, cluster, options), schedules, beside=self.beside)
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -157,7 +148,7 @@ class Query:
     def runs(self) -> Generator[PointRuns]:
         """Open what makes its runs for the block, which a budget ends whatever is under way."""
         given, limit_s = self.jobs if self.executor is None else self.executor, self.budget_s
-        advice = advised(self.rows[0].plan, self.beside or self.setup.schedules, self.seed)
+        advice = making.advised(self.rows[0].plan, self.beside or self.setup.schedules, self.seed)
         with opened(given, self.jobs, self.run_limit_s) as executor, interrupted_after(limit_s):
             runs = PointRuns(self, executor, advice)
             try:
@@ -187,7 +178,7 @@ def rows_at(
             rule: Scaling | None = "none" if "learning_rate" in row.settings else None
             rate = rate_of(at.model, schedule, at.cluster, row.plan.options, rule)
             plan = replace(row.plan, model=at.model, cluster=at.cluster, rate=rate)
-            (placed,) = require_fit(plan, [schedule], seed)
+            (placed,) = making.require_fit(plan, [schedule], seed)
         except OptionError as error:
             found.append(str(error))
             continue
@@ -212,6 +203,7 @@ class FirstEpoch:
     staleness_mean: float | None = None  # over all gradients
     staleness_max: int | None = None
     failure: str | None = None  # why it did not end; None where it did
+    never_met: str | None = None  # which ranks exchanged with nobody; None where all did
 
     @property
     def columns(self) -> dict[str, float | None]:
@@ -239,7 +231,7 @@ def timed(result: Result | Run, failure: str | None) -> FirstEpoch:
         peak_bytes=int(memory["bytes"].max()) if len(memory) else None,
         train_per_s=finite(result.train_per_s), valid_per_s=finite(result.valid_per_s),
         utilisation=finite(result.utilisation), staleness_mean=finite(result.staleness_mean),
-        staleness_max=result.staleness_max,
+        staleness_max=result.staleness_max, never_met=result.never_met or None,
     )  # fmt: skip
 
 
@@ -250,10 +242,11 @@ class PointRuns:
         """Start the clock, and read what was timed before; the advice is said with notes."""
         self._asked, self._advice, keeping = asked, advice, asked.keeping
         self._end_s = math.inf if asked.budget_s is None else time.monotonic() + asked.budget_s
-        self._maker = RunMaker(executor, self._tell, keeping)
+        self._maker = making.RunMaker(executor, self._tell, keeping)
+        self.apart = 0.0  # the share by which epochs of runs that learned differ from the first
         self._diverged: dict[str, str] = {}  # the rate of rows that are run again, by label
         self.lost: dict[str, None] = {}  # sentences on runs that gave nothing
-        self._ends: list[RunEnd] = []
+        self._ends: list[making.RunEnd] = []
         self._file = None if keeping is None else keeping.runs / TIMINGS
         self._known = {} if keeping is None or keeping.is_fresh else _read(self._file)
 
@@ -364,14 +357,15 @@ class PointRuns:
         runs = [replace(run, made=None) for of_row in made.rows for run in of_row]  # but numbers
         found = {(run.label, run.seed): run for run in runs}
         goals = {row.label: row.plan.goal for row, _seed in wanted}
-        self._ends += [end_of(goals[run.label], run) for run in runs]
+        self.apart = max([self.apart, *map(_apart, runs)])
+        self._ends += [making.end_of(goals[run.label], run) for run in runs]
         self.lost |= dict.fromkeys(made.lost)
         lost = iter(made.lost)
         return [found.get((row.label, seed)) or next(lost) for row, seed in wanted]
 
     def as_given(self, row: Row, runs: Sequence[Run]) -> Row | None:
         """The row to run in its place, as in a forecast, where it diverged at a rate by rule."""
-        given = where_diverged([row], {row.label: runs}).get(row.label)
+        given = making.where_diverged([row], {row.label: runs}).get(row.label)
         self._diverged |= {} if given is None else {row.label: given.plan.rate.rule}
         return given
 
@@ -394,8 +388,15 @@ class PointRuns:
             said.append(f"{label}{more}: its learning rate is {rule}.")
         asked = (*self._asked.setup.schedules, *self._asked.beside)
         if len({isinstance(one, Solver) for one in asked}) > 1:
-            said.append(f"{ASSUMPTION[0].upper()}{ASSUMPTION[1:]}.")
-        return [*said, *none_arrived(self._ends), *self._advice]
+            said.append(f"{making.ASSUMPTION[0].upper()}{making.ASSUMPTION[1:]}.")
+        return [*said, *making.none_arrived(self._ends), *self._advice]
+
+
+def _apart(run: Run) -> float:
+    """By what share later epochs of a run differ from its first at most; 0 of less than is told."""
+    ends_s = run.epochs["time_s"]
+    most = (ends_s.diff() / ends_s.iloc[:1].sum() - 1).abs().max()
+    return float(most) if most > APART_MIN else 0.0  # it may be NaN
 
 
 def _read(file: Any) -> dict[str | None, FirstEpoch]:

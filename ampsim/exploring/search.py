@@ -16,18 +16,7 @@ from typing import Any, ClassVar, Final, Unpack
 import pandas as pd
 
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import (
-    Axis,
-    Over,
-    Point,
-    axes_over,
-    models_at,
-    place_words,
-    require_open,
-    setup_at,
-    setup_of,
-    value_words,
-)
+from ampsim.exploring import axes
 from ampsim.exploring.condition import Condition, condition_of
 from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import How, Many, PointRuns, Query, question, rows_at
@@ -55,7 +44,7 @@ def search(
     cluster: ClusterLike,
     schedules: SchedulesLike,
     *,
-    over: Over,
+    over: axes.Over,
     minimise: str | Sequence[str] = "time_s",
     subject_to: str | Sequence[str] = (),
     trials: Many = TRIALS,
@@ -95,7 +84,7 @@ def search(
         UnknownNameError: a value names nothing that there is.
         SimulationError: no point can be run.
     """
-    setup = setup_of(model, cluster, schedules)
+    setup = axes.setup_of(model, cluster, schedules)
     if sampler == "random" and against_random:
         raise OptionError("against_random has no effect beside sampler='random'; leave it out")
     asked = Query(setup=setup, repeats=repeats, budget_s=budget_s, **how)
@@ -143,9 +132,9 @@ def aims_of(*given: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[Conditi
 class _Searcher:
     """Asks, evaluates and tells, batch by batch."""
 
-    def __init__(self, over: Over, asked: Query, aim: Aim) -> None:
+    def __init__(self, over: axes.Over, asked: Query, aim: Aim) -> None:
         self._aim, setup = aim, asked.setup
-        axes = list(axes_over(over, setup))
+        varied = list(axes.axes_over(over, setup))
         if len(setup.schedules) > 1 and "schedule" not in over:
             named = [one.name for one in setup.schedules]
             if len(set(named)) < len(named):
@@ -153,14 +142,14 @@ class _Searcher:
                     f"schedules must differ in their names, got {', '.join(named)}; let an option "
                     "vary, such as max_active_keys"
                 )
-            axes.append(Axis("schedule", tuple(named)))
-        if not axes:
+            varied.append(axes.Axis("schedule", tuple(named)))
+        if not varied:
             raise OptionError("over must name what varies, such as latency_s, got nothing")
-        self._keys = tuple(axis.key for axis in axes)
-        self._space = Space(sorted(axes, key=lambda axis: axis.key != "schedule"), setup)
-        names = [str(name) for axis in axes if axis.key == "schedule" for name in axis.values]
-        require_open(names, axes)
-        first = [setup_at(setup, {"schedule": name}).schedules[0] for name in names]
+        self._keys = tuple(axis.key for axis in varied)
+        self._space = Space(sorted(varied, key=lambda axis: axis.key != "schedule"), setup)
+        names = [str(name) for axis in varied if axis.key == "schedule" for name in axis.values]
+        axes.require_open(names, varied)
+        first = [axes.setup_at(setup, {"schedule": name}).schedules[0] for name in names]
         of_names = replace(asked, setup=setup._replace(schedules=tuple(first)))
         self._rows: dict[Any, Row] = dict(zip(names, of_names.rows, strict=True))
         self.asked = replace(asked, beside=tuple(first))
@@ -175,11 +164,11 @@ class _Searcher:
     def proposals(self, sampler: str, in_flight: int) -> Proposals:
         """Open a sampler's proposals; another search has another name, so that it has others."""
         told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "about": about()}
-        (model, _cluster, schedules), axes = self.asked.setup, self._space.axes
+        (model, _cluster, schedules), varied = self.asked.setup, self._space.axes
         told["own"] = digest_of_value(model.config, self.asked.placement, *schedules)
-        named = [one for axis in axes if axis.key in ("cluster", "device") for one in axis.values]
+        named = [one for axis in varied if axis.key in ("cluster", "device") for one in axis.values]
         told["files"] = [load_cluster(str(one)).digest for one in named]
-        told["data"] = [data_files(one) for one in models_at(axes, self.asked.setup)]
+        told["data"] = [data_files(one) for one in axes.models_at(varied, self.asked.setup)]
         text, keeping = json.dumps(told, sort_keys=True, default=str), self.asked.keeping
         return Proposals(
             f"ampsim {hashlib.sha256(text.encode()).hexdigest()[:16]}", self._space,
@@ -201,7 +190,7 @@ class _Searcher:
             for number, point in points.items():
                 trials.tell(number, known[_text(point)])
 
-    def _row(self, point: Point) -> Row | str:
+    def _row(self, point: axes.Point) -> Row | str:
         """The row of a point, or why there is none; of several schedules of a name, the first's."""
         rest = dict(point)
         row = self._rows[rest.pop("schedule")] if self._rows else self.asked.rows[0]
@@ -228,14 +217,14 @@ class _Searcher:
         return Searched(
             table=table_of(table.replace(math.inf, math.nan)), objectives=objectives,
             keys=self._keys, sampler=sampler, sentences=(), model=model.name,
-            cluster=place_words(cluster.name, varies), reference=reference, volumes=volumes,
+            cluster=axes.place_words(cluster.name, varies), reference=reference, volumes=volumes,
             hypervolume=of_all[sampler], importances=of_each[sampler].importances,
             hypervolume_random=None if sampler == "random" else of_all.get("random"),
             manifest=self.asked.manifest(**self._origin, sampler=sampler),
         )  # fmt: skip
 
 
-def _text(point: Point) -> str:
+def _text(point: axes.Point) -> str:
     """A point in words that no other one has."""
     return ", ".join(f"{key} = {value!r}" for key, value in sorted(point.items()))
 
@@ -339,4 +328,4 @@ def _cell(name: str, value: Any) -> str:
         return plain(value, LONGEST)
     if value is None or value != value:  # NaN
         return "–"
-    return value_words(name, value) if unit_of(name) else cell_text(name, {name: value})
+    return axes.value_words(name, value) if unit_of(name) else cell_text(name, {name: value})

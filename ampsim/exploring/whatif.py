@@ -104,10 +104,10 @@ def whatif(
             _Question(row, asked, runs, _Tried(NOW, 1.0, row)).answer(learn)
             for row in rows if isinstance(row, Row)
         ]  # fmt: skip
-        missed, failed = runs.said(), runs.failed
+        missed, failed, apart = runs.said(), runs.failed, runs.apart > 0
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
-    differ = any(row.epochs_differ for row in asked.rows)
+    differ = apart or any(row.epochs_differ for row in asked.rows)
     missed += [OUTAGES_MOVE] if setup.cluster.has_outages else [AS_FIRST] * differ
     missed += [f"{PARTS_STAY[0].upper()}{PARTS_STAY[1:]}."] if setup.cluster.shares_fairly else []
     return WhatIf(

@@ -26,6 +26,7 @@ from ampsim.exploring.axes import Setup, place_words, setup_at
 from ampsim.exploring.cells import Estimate, LeftOut, call
 from ampsim.exploring.explore import sentences_of
 from ampsim.exploring.predicting import Guess
+from ampsim.exploring.whatif import AS_FIRST
 from ampsim.hardware import Cluster, Device, Event, Link, Messages
 from ampsim.recipes.explored import map_tables
 from ampsim.runs import RunCache
@@ -156,6 +157,24 @@ def test_where_ranks_meet_in_some_epochs_alone_power_is_unknown():
     assert library.EPOCHS_VARY in found.sentences
     assert found.table["time_to_target_s"].notna().all()
     assert found.table["energy_to_target_j"].isna().tolist() == [False, True]
+    notes = found.table["note"].fillna("")
+    assert notes.str.startswith("first epoch: ranks never exchanged").tolist() == [False, True]
+    assert any(said.startswith("1 of 2 cells have ranks that nev") for said in found.sentences)
+
+
+@pytest.mark.parametrize("method", [ampsim.AsyncSGD, ampsim.SyncSGD])
+def test_it_is_told_where_later_epochs_take_another_time_than_the_first(method, only):
+    """A server has nothing to do when an epoch of three steps begins, unless there was another."""
+    devices = (Device(name="a", flop_per_s=1e12),) * 3
+    cluster = Cluster(name="c", devices=devices, link=Link(latency_s=1e-6))
+    model = ampsim.load_model("mlp", hidden=4, data="synthetic", batch=20, valid_images=20)
+    only(what="everything")
+    how: dict[str, Any] = {"target": 0.99, "max_epochs": 2, "instances": 120, "repeats": 1}
+    found = ampsim.explore(model, cluster, [method(), method(2)], over={"latency_s": [1e-6]}, **how)
+    said = [one for one in found.sentences if one.startswith("Later epochs differ from the first")]
+    assert len(said) == (method is ampsim.AsyncSGD)
+    asked = ampsim.whatif(model, cluster, [method(2)], learn=0, **how)
+    assert (AS_FIRST in asked.sentences) == (method is ampsim.AsyncSGD)
 
 
 class Stopped:

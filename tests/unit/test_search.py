@@ -442,7 +442,7 @@ def test_without_optuna_it_is_said_what_to_install(setup, monkeypatch, mistake):
 
 
 def test_points_of_another_space_are_told_from_those_of_this(setup):
-    axes = library.axes_over(
+    axes = axes_over(
         {"schedule": "amp,sequential", "max_active_keys": [1, 2], "latency_s": "0..1"}, setup
     )
     space = Space(axes, setup)
