@@ -39,37 +39,21 @@ TRANSFER = "#6b2fa0"  # apart from the colours of steps, dark enough on idle gre
 FONT = "DejaVu Sans"  # ships with matplotlib, so a picture looks the same on every machine
 
 RC: dict[str, Any] = {
-    "font.family": [FONT],
-    "font.size": 9.0,
-    "text.color": INK,
+    "font.family": [FONT], "font.size": 9.0, "text.color": INK,
     "text.parse_math": False,  # a "$" in a user's name is a dollar sign
-    "axes.edgecolor": FAINT_INK,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.axisbelow": True,
+    "axes.edgecolor": FAINT_INK, "axes.labelcolor": INK, "axes.linewidth": 0.7,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "axes.titlesize": 10.0, "axes.titleweight": "bold", "axes.titlelocation": "left",
     "axes.formatter.use_mathtext": False,
-    "xtick.color": FAINT_INK,
-    "ytick.color": FAINT_INK,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "grid.color": "#dfe3e6",
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.handlelength": 2.4,
-    "hatch.linewidth": 0.6,
-    "figure.titlesize": 11.0,
-    "figure.titleweight": "bold",
-    "figure.dpi": 100.0,
-    "savefig.dpi": 150.0,
+    "xtick.color": FAINT_INK, "ytick.color": FAINT_INK,
+    "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+    "grid.color": "#dfe3e6", "grid.linewidth": 0.6,
+    "legend.frameon": False, "legend.handlelength": 2.4, "hatch.linewidth": 0.6,
+    "figure.titlesize": 11.0, "figure.titleweight": "bold",
+    "figure.dpi": 100.0, "savefig.dpi": 150.0,
     "svg.hashsalt": "ampsim",  # same input, same bytes
-    "svg.fonttype": "path",
-    "pdf.fonttype": 42,
-}
+    "svg.fonttype": "path", "pdf.fonttype": 42,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +195,10 @@ def tick_words(axis: Any, show: Callable[[float], str]) -> None:
     axis.set_major_formatter(FuncFormatter(shown))
 
 
-def epoch_ticks(last: float) -> MaxNLocator:
-    """Place the ticks of an axis of epochs: at whole ones, unless these are few."""
-    return MaxNLocator(steps=[1, 2, 5, 10], integer=last > 3)  # chosen: of fewer, parts matter
+def epoch_ticks(last: float, *, are_whole: bool = False) -> MaxNLocator:
+    """Place the ticks of an axis of epochs: at whole ones, unless there are few, and parts."""
+    is_at_whole = are_whole or last > 3  # chosen: of fewer, parts matter
+    return MaxNLocator(steps=[1, 2, 5, 10], integer=is_at_whole)
 
 
 def log_axis(axes: Axes, letter: str, *, of_seconds: bool = False) -> None:

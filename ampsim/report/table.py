@@ -446,13 +446,10 @@ def _draw(
     drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
     for place, heading in enumerate(headings):
         drawn.add_column(
-            Text(heading),
-            justify="right" if place else "left",
-            no_wrap=bool(place) and width_max is None,
-            overflow="fold",
-            vertical="bottom",
+            Text(heading), justify="right" if place else "left", overflow="fold",
+            no_wrap=bool(place) and width_max is None, vertical="bottom",
             max_width=width_max if place else first_width,
-        )
+        )  # fmt: skip
     for line in lines:
         drawn.add_row(*(Text(cell) for cell in line))
     return drawn

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from ampsim.report.frames import DataFrame, floats, joined, runs_by_row
@@ -59,11 +61,23 @@ def result_figures(
         names: the schedule of each row of the table; its column `schedule` unless given.
     """
     source = _Source(forecast, runs_by_row(forecast), names)
-    for name, (draw, *words) in _FIGURES.items():
-        if wanted is None or name in wanted:
-            figure = draw(source)
-            if figure is not None:
-                yield Picture(f"{name}.png", *words), figure
+    for name, (draw, heading, description, caption) in _FIGURES.items():
+        if (wanted is None or name in wanted) and (figure := draw(source)) is not None:
+            told = _told(caption, forecast)
+            yield Picture(f"{name}.png", heading, description, told), figure
+
+
+def _told(caption: str, forecast: RunTable) -> str:
+    """Leave out what is not drawn of the caption: each `[kind:words]` whose kind there is none."""
+    is_there = {
+        "repeats": len(forecast.runs) > 1,
+        "rows": len(forecast.table) > 1,
+        "target": forecast.target is not None,
+        "validation": not np.isnan(floats(forecast.table, "valid_per_s")).all(),
+    }
+    while "[" in caption:  # from within
+        caption = re.sub(r"\[(\w+):([^][]*)\]", lambda part: part[2] * is_there[part[1]], caption)
+    return caption
 
 
 def _convergence(source: _Source) -> Figure | None:
@@ -114,14 +128,16 @@ _FIGURES: Final[Mapping[str, tuple[Callable[[_Source], Figure | None], str, str,
         _convergence,
         "Convergence",
         "Validation over virtual time, and over epochs",
-        "What each validation measured, over virtual time and over epochs. A ring marks where the "
-        "run that is drawn reaches the target; the legend has the medians of the table.",
+        "What each validation measured, over virtual time and over epochs.[target: A ring marks "
+        "where the run[repeats: that is drawn] reaches the target[repeats:; the legend has the "
+        "medians of the table].]",
     ),
     "throughput": (
         lambda source: throughput(source.table) if len(source.table) else None,
         "Throughput",
         "Items per second of each schedule",
-        "Training and validation throughput; in brackets, how many times the first row's.",
+        "Training[validation: and validation] throughput[rows:; in brackets, how many times the "
+        "first row's].",
     ),
     "throughput-over-mak": (
         _over_mak,
@@ -141,48 +157,50 @@ _FIGURES: Final[Mapping[str, tuple[Callable[[_Source], Figure | None], str, str,
         _utilisation,
         "Utilisation",
         "Share of the run that each worker is busy, by direction",
-        "Of the whole run, validation included: the share that each worker spends on steps, in the "
-        "first repeat; dashed, all workers together (utilisation in the table).",
+        "Of the whole run, validation included: the share that each worker spends on steps[repeats"
+        ":, in the first repeat]; dashed, all workers together[repeats: (utilisation in the table)"
+        "].",
     ),
     "bounds": (
         lambda source: bounds(source.table) if has_bounds(source.table) else None,
         "What bounds the throughput",
         "Shares of busiest worker, path, link and admission limit",
-        "Shares of the whole run, of the first repeat. The largest is "
-        "named; it is the bound where it is a half or more.",
+        "Shares of the whole run[repeats:, of the first repeat]. The largest is named; it is the "
+        "bound where it is a half or more.",
     ),
     "peak-memory": (
         lambda source: peak_memory(source.table) if has_peaks(source.table) else None,
         "Peak memory",
         "Memory of the fullest worker at its peak, by what lies there",
-        "What lay in the memory of the fullest worker, of all repeats, when it was fullest. "
-        "Stashes are weights other than the latest: old ones, and predicted. Each node keeps its "
-        "own activations; no tensor is shared.",
+        "What lay in the memory of the fullest worker[repeats:, of all repeats], when it was "
+        "fullest. Stashes are weights other than the latest: old ones, and predicted. Each node "
+        "keeps its own activations; no tensor is shared.",
     ),
     "memory": (
         _memory,
         "Memory over time",
         "Memory of the fullest worker over virtual time, by what lies there",
-        "What lies in the memory of the fullest worker, in the first repeat: each step is the "
-        "fullest moment of a stretch of time.",
+        "What lies in the memory of the fullest worker[repeats:, in the first repeat]: each step "
+        "is the fullest moment of a stretch of time.",
     ),
     "staleness": (
         _staleness,
         "Staleness",
         "Staleness of each node's gradients",
         "Updates of a node between a gradient's forward and backward step; peak: the share of the "
-        "node's gradients in its tallest bar. All repeats together.",
+        "node's gradients in its tallest bar.[repeats: All repeats together.]",
     ),
 }
-"""What draws each figure, if there are data for it; its heading, description and caption."""
+"""What draws each figure, if there are data for it; its heading, description and caption, of which
+`[kind:words]` stand where there is such a thing."""
 
 
+_OF_ROWS: Final = " of the first repeat of each row"
 TOGETHER: Final = Picture(
     "gantt.png",
     "Who works when",
     "Gantt charts on one time axis",
-    "The leading instances of the first repeat of each row. A box is a step of a worker, and its "
-    "number the instance.",
+    f"The leading instances{_OF_ROWS}. A box is a step of a worker, and its number the instance.",
 )
 """The one figure of a report that spans are needed for."""
 
@@ -194,7 +212,8 @@ def gantt_together(forecast: RunTable, runs: dict[str, list[Run]]) -> list[tuple
         return []
     devices, window_s = devices_of(forecast.manifest), first_window(shown)
     figure = gantt(shown, workers=forecast.workers, window_s=window_s, devices=devices)
-    return [(TOGETHER, figure)]
+    caption = TOGETHER.caption.replace(_OF_ROWS, "" if len(forecast.runs) == 1 else _OF_ROWS)
+    return [(replace(TOGETHER, caption=caption), figure)]
 
 
 def shown_schedules(runs: dict[str, list[Run]]) -> dict[str, ChartRun]:

@@ -97,7 +97,8 @@ def convergence(
     unit = "%" if metric.is_rising else plain(metric.unit, 40)
     by_time.set_ylabel(f"validation {metric.kind}{unit and f' ({unit})'}")
     by_epoch.set_xlabel("epoch")
-    by_epoch.xaxis.set_major_locator(epoch_ticks(by_epoch.dataLim.x1))
+    are_whole = all(not (curve.epoch % 1).any() for curve in everything)
+    by_epoch.xaxis.set_major_locator(epoch_ticks(by_epoch.dataLim.x1, are_whole=are_whole))
     limits = _range([line.get_ydata() for line in by_time.get_lines()], goal)
     for axes in (by_time, by_epoch):
         _set_up(axes, limits, goal)

@@ -103,6 +103,13 @@ def test_the_point_of_reaching_is_marked_and_the_target_labelled(make_epochs):
     assert dashed[0].get_linestyle() == "--"
 
 
+@pytest.mark.parametrize(("scale", "shown"), [(1, ["0", "1"]), (0.5, ["0.0", "0.1", "0.2"])])
+def test_of_whole_epochs_the_ticks_are_whole(scale, shown, make_epochs):
+    epochs = make_epochs("sequential", 0)[:1]
+    figure = convergence({"amp": [epochs.assign(epoch=epochs.epoch * scale)]})
+    assert ticks(figure.axes[1].xaxis, figure)[: len(shown)] == shown
+
+
 def test_a_run_that_misses_the_target_has_no_mark_and_says_so(make_epochs):
     figure = convergence({"amp": [make_epochs("amp", 0, reached=False)]}, target=0.97)
     assert not lines(figure.axes[0], "target reached")

@@ -10,7 +10,9 @@ import tomllib
 import pytest
 
 import ampsim
+from ampsim.report.frames import joined
 from ampsim.report.page import folders as run_page
+from ampsim.report.page.figures import gantt_together, result_figures
 from ampsim.report.page.folders import (
     EPOCHS_SHOWN,
     epochs_table,
@@ -71,6 +73,24 @@ def test_both_pages_tell_verdict_table_epochs_bound_assumptions_and_origin(finis
         assert (
             "time to" not in text.partition("All times are virtual")[0].partition("In flight: ")[0]
         )
+
+
+@pytest.mark.parametrize("target", [None, 0.01])
+def test_captions_speak_of_the_one_run_and_of_what_is_drawn(target, finished):
+    view = view_of(finished, target)
+    charts = gantt_together(view, {"amp": list(view.runs)})
+    told = {one.file: one.caption for one, _figure in [*charts, *result_figures(view)]}
+    assert len(told) >= 8 and not re.search(
+        r"repeat|median|table|row|[][]", " ".join(told.values())
+    )
+    assert ("A ring marks where the run reaches" in told["convergence.png"]) == (target is not None)
+    assert told["throughput.png"] == "Training and validation throughput."
+    alone = dataclasses.replace(view, table=view.table.assign(valid_per_s=math.nan))
+    ((picture, _figure),) = result_figures(alone, wanted=["throughput"])
+    assert picture.caption == "Training throughput."
+    several = dataclasses.replace(alone, runs=view.runs * 2, table=joined([alone.table] * 2))
+    ((picture, _figure),) = result_figures(several, wanted=["throughput"])
+    assert picture.caption == "Training throughput; in brackets, how many times the first row's."
 
 
 def test_what_bounds_it_is_told(finished):
