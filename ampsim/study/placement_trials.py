@@ -223,8 +223,11 @@ class Trials:
             self.model.require_graph(f"schedule {schedule.name}")
         name = placement.origin["name"]
         if name != DEFAULT:
-            remedy = "leave it out, and say devices in the program with flow.device"
-            self.model.require_graph(f"placement {name}", remedy)
+            self.model.require_graph(
+                f"placement {name}",
+                "leave it out; a program says its devices with flow.device, and one of a PyTorch "
+                "module is on the first worker, unless you write it with ampsim.flow",
+            )
         return placement
 
     def _settled(self, workers: Iterable[int], origin: dict[str, Any]) -> Settled:
