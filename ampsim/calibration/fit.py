@@ -257,14 +257,14 @@ def make_rows(table: Table) -> list[TableRow]:
     return rows
 
 
-def make_device(table: Table, values: Mapping[str, float]) -> Device:
-    """The device with the fitted numbers at these values.
+def make_device(table: Table, values: Mapping[str, float], what: str = "device") -> Device:
+    """The device with the fitted numbers at these values; `what` it is stands in a message.
 
     Raises:
-        FileFormatError: the file's own numbers do not fit.
+        FileFormatError: the file's own numbers do not fit, or those that are fitted cross.
     """
-    file, where = table.file, f"{table.label}: device"
-    return located(where, lambda: Device(name=file.name, **file.device, **values))
+    made = partial(Device, name=table.file.name, **table.file.device, **values)
+    return located(f"{table.label}: {what}", made)
 
 
 @dataclass
@@ -294,11 +294,11 @@ class Measured:
         """Log of simulated over published, for each number of each row."""
         keys = list(bounds := self.table.file.fit)
         scale = SIGNS[keys[0]] * logarithms[0] if self.is_homogeneous else 0.0
-        shape = [x - SIGNS[k] * scale for k, x in zip(keys, logarithms, strict=True)]
-        place = tuple(round(x, 9) for x in shape)
+        place = tuple(round(x - SIGNS[k] * scale, 9) for k, x in zip(keys, logarithms, strict=True))
         if place not in self._known:
             values = {k: bounds[k].at(x) for k, x in zip(keys, logarithms, strict=True)}
-            self._known[place] = (scale, self._run(make_device(self.table, values)))
+            device = make_device(self.table, values, "fit: two numbers cross; set bounds apart")
+            self._known[place] = (scale, self._run(device))
         then, found = self._known[place]
         return [one + scale - then for one in found]
 

@@ -122,6 +122,22 @@ def test_a_bound_may_be_what_another_number_allows_and_is_written_to_the_bit(sta
     assert load_device(path).memory_bandwidth_bytes_per_s == 4.5678e10
 
 
+def test_two_numbers_that_cross_within_a_fit_are_told_with_the_remedy(tmp_path):
+    """A memory no faster than the cache: the file is sound, and a step of the fit is not."""
+    fits = [
+        f"[fit.{key}_bandwidth_bytes_per_s]\nmin = 1e8\nmax = 1e12\nstart = {start}\n"
+        for key, start in (("memory", 1.0e9), ("cache", 1.005e9))
+    ]
+    head = [HEAD.split("[fit")[0], "[device]\nflop_per_s = 1e11\ncache_bytes = 200_000\n", *fits]
+    path = tmp_path / "crossing.toml"
+    path.write_text(
+        "".join(head) + row("a", 1, 16, 1, train_per_s=1e9, valid_per_s=1e9, is_fitted=True)
+    )
+    said = r"crossing\.toml: fit: two numbers cross; set bounds apart: Device: cache_bandwidth_\S+ "
+    with pytest.raises(FileFormatError, match=said):
+        calibrate(read_table_file(path))
+
+
 @pytest.mark.slow
 def test_a_copy_of_a_row_is_named_as_it_counts_once_more_and_narrows_the_intervals(file, found):
     """A repeat has a number of its own, or is not fitted."""
