@@ -410,20 +410,26 @@ def digest_of(parameters: Mapping[str, np.ndarray]) -> str:
 def variables_of(graph: Graph) -> Parameters:
     """The parameters of a graph as variables of a program: of replicas, which are alike, once."""
     return {
-        f"{node.seed_name}.{name}": view
-        for node in reversed(graph.parameterized)
+        f"{layer}.{name}": view
+        for layer, node in reversed(_layers_of(graph))
         for name, view in node.views(node.theta).items()
     }
 
 
 def adopt_variables(graph: Graph, values: Mapping[str, np.ndarray]) -> None:
     """Give a graph what the variables of its program have; replicas get the same."""
-    for node in graph.parameterized:
+    for layer, node in _layers_of(graph):
         parts = [
-            values.get(f"{node.seed_name}.{name}", view).reshape(-1)
+            values.get(f"{layer}.{name}", view).reshape(-1)
             for name, view in node.views(node.theta).items()
         ]
         node.adopt(np.concatenate(parts))
+
+
+def _layers_of(graph: Graph) -> list[tuple[str, ParameterizedNode]]:
+    """Each node with its layer, which is that of all replicas, or the node's own name."""
+    layers = {copy: copy.seed_name for copies in graph.replica_groups for copy in copies}
+    return [(layers.get(node, node.name), node) for node in graph.parameterized]
 
 
 def _adopt(graph: Graph, parameters: Mapping[str, Any], dtype: str) -> None:

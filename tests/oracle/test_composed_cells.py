@@ -19,7 +19,7 @@ from ampsim.ir import Direction, Graph
 from ampsim.nodes import BranchLSTM, GRUCell, LeafLSTM, LSTMCell, SquaredError, compose
 from ampsim.optim import Optimizer, constant
 from ampsim.study import Simulation
-from ampsim.study.model import parameters_of
+from ampsim.study.model import adopt_variables, parameters_of, variables_of
 
 NEVER = 10**9
 FORMS = ("composed", "by-gate")
@@ -156,3 +156,16 @@ def test_what_cannot_be_composed_is_refused(cell, wires, text):
     given = graph.controller(a=("rows", 2), b=("rows", 2))
     with pytest.raises(GraphError, match=f"^{re.escape(text)}$"):
         compose(graph, cell, *given[:wires])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", [one for one in SIZES if "," not in one])
+def test_each_product_of_a_cell_is_a_variable_of_its_own(name, form):
+    """All start from the cell's random stream, as replicas do, which are one layer."""
+    graph = load(name, form).graph()
+    assert not graph.replica_groups
+    values = {name: array.copy() for name, array in variables_of(graph).items()}
+    assert values.keys() == parameters_of(graph).keys()
+    adopt_variables(graph, {name: array + 1 for name, array in values.items()})
+    for name, array in parameters_of(graph).items():
+        assert (array == values[name] + 1).all()
