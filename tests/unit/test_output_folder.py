@@ -38,6 +38,23 @@ def texts(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in paths}
 
 
+def test_a_lock_that_its_holder_removed_meanwhile_is_nobodys(tmp_path, monkeypatch):
+    """Whoever has opened it and then locks it would write beside who locks the next one."""
+    fcntl: Any = pytest.importorskip("fcntl")
+    lock, flock = tmp_path / ".ampsim.lock", fcntl.flock
+
+    def late(descriptor: int, operation: int) -> None:
+        lock.unlink(missing_ok=True)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(OutputError, match="another ampsim is writing"), taken(tmp_path, "run"):
+        assert lock.exists()
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with taken(tmp_path, "run"):
+        assert lock.exists()
+
+
 KINDS = list(itertools.permutations(("run", "forecast", "report"), 2))
 
 
