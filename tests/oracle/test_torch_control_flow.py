@@ -196,7 +196,7 @@ def test_it_is_forecast_by_dataflow_and_goes_to_other_processes():
 
 
 def test_it_is_on_one_worker_and_a_placement_says_what_can_be_done():
-    model, cluster = imported(Choosing)[1], ampsim.load_cluster("tflops-1", workers=2)
+    model, cluster = imported(MODULES[0])[1], ampsim.load_cluster("tflops-1", workers=2)
     assert {*ampsim.simulate(model, cluster, "dataflow").spans["worker"]} == {0}
     said = "leave it out; .* PyTorch module is on the first worker, unless you write it with ampsim"
     with pytest.raises(OptionError, match=said):
