@@ -311,7 +311,7 @@ class FlowGraph:
         """
         try:
             array = np.asarray(unmasked("a constant", value), dtype)
-        except (ValueError, TypeError):  # of rows of several lengths, or no number
+        except (ValueError, TypeError, OverflowError):  # of rows of several lengths, or no number
             array = np.asarray(None)
         if array.dtype.kind not in "fib":
             raise OptionError(f"a constant must be numbers or truth values, got {shown(value)}")
@@ -330,15 +330,7 @@ class FlowGraph:
         Raises:
             OptionError: its type is none of numbers or truth values, or an extent is below 0.
         """
-        try:
-            found: Any = np.dtype(dtype)
-        except TypeError:  # NumPy has no such type
-            found = dtype
-        if getattr(found, "kind", None) not in ("f", "i", "b"):
-            raise OptionError(
-                f"{operator.name} {attributes['name']!r} must be numbers or truth values, got "
-                f"{found}"
-            )
+        found = type_of_numbers(f"{operator.name} {attributes.get('name')!r}", dtype)
         if any(extent is not None and extent < 0 for extent in shape):
             raise OptionError(
                 f"{operator.name} {attributes['name']!r} must have extents >= 0, or None where a "
@@ -346,7 +338,7 @@ class FlowGraph:
             )
         with self.building(context=self.root):
             node = Node(operator, [], attributes, self)
-        return output_of(node, tuple(shape), np.dtype(dtype), self.root)
+        return output_of(node, tuple(shape), found, self.root)
 
     def add(
         self, operator: op.Operator, inputs: Sequence[Tensor],
@@ -430,6 +422,21 @@ def open_graph() -> FlowGraph:
     if not _OPEN:
         raise GraphError("no graph is open; build operators in `with flow.FlowGraph() as graph:`")
     return _OPEN[-1]
+
+
+def type_of_numbers(what: str, dtype: Any) -> np.dtype[Any]:
+    """Return a type as NumPy has it.
+
+    Raises:
+        OptionError: it is none of numbers or truth values; begins with `what`.
+    """
+    try:
+        found: Any = np.dtype(dtype)
+    except TypeError:  # NumPy has no such type
+        found = dtype
+    if getattr(found, "kind", None) not in ("f", "i", "b"):
+        raise OptionError(f"{what} must be numbers or truth values, got {found}")
+    return found
 
 
 def constant(value: Any, dtype: Any = None) -> Tensor:

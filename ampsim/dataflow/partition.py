@@ -29,7 +29,7 @@ _EVERYWHERE: Final = (op.CONSTANT, op.ENTER_CONSTANT)
 _OF_VARIABLE: Final = ("assign", "assign_rows", op.STEP)
 """What is on the worker of the variable that it changes, and of what an optimizer keeps of it."""
 
-Placement = Mapping[str, "int | str"]
+Placement = Mapping[str, int | str]
 """Devices of nodes, by name; a device is the number of a worker, or the name of its device."""
 
 

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any, cast
 
-import numpy as np
-
 from ampsim.dataflow import operator as op
-from ampsim.dataflow.graph import Tensor, apply, constant, tensors_of
+from ampsim.dataflow.graph import Tensor, apply, constant, tensors_of, type_of_numbers
 from ampsim.dataflow.operators import resource
 from ampsim.errors import GraphError, OptionError
 
@@ -29,6 +27,9 @@ class TensorArray:
         size: how many places there are; writing beyond makes it longer.
         dtype: the type of the elements, unless what is written before any is read has another.
         element_shape: the shape of each; by default what is written first has.
+
+    Raises:
+        OptionError: the type is none of numbers or truth values.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class TensorArray:
         element_shape: Sequence[int | None] | None = None,
     ) -> None:  # fmt: skip
         static = None if element_shape is None else tuple(element_shape)
-        self._told: dict[str, Any] = {"static": static, "dtype": np.dtype(dtype)}
+        self._told: dict[str, Any] = {"static": static, "dtype": type_of_numbers("array", dtype)}
         # what no element changes any more; shared with all that come of it
         self._fixed = set[str]()
         self.handle = apply("array", size)

@@ -34,6 +34,7 @@ from ampsim.dataflow.graph import (
     constant,
     open_graph,
     tensors_of,
+    type_of_numbers,
 )
 from ampsim.errors import LOWER_RATE, GraphError, OptionError, SimulationError, one_of
 from ampsim.ir import Direction, Standin, Work
@@ -119,6 +120,7 @@ def array_of(what: str, value: Any, dtype: Any = None) -> np.ndarray:
     return made
 
 
+@checked
 def variable(
     name: str, value: Any = None, shape: Sequence[int] | None = None, dtype: Any = "float64", *,
     trainable: bool = True,
@@ -138,7 +140,7 @@ def variable(
         OptionError: neither value nor shape is given, or they are no numbers, or an input or a
             generator has that name, or a variable of another shape or type.
     """
-    graph = open_graph()
+    graph, dtype = open_graph(), type_of_numbers(f"variable {name!r}", dtype)
     if value is not None:
         value = array_of(f"variable {name!r}", value)
         value = value.astype(np.int64) if value.dtype.kind == "i" else value
@@ -149,16 +151,16 @@ def variable(
     if known is not None:
         tensor = known.outputs[0]
         held = known.attributes.get("held")
-        is_alike = (tensor.shape, tensor.dtype) == (tuple(shape), np.dtype(dtype))
+        is_alike = (tensor.shape, tensor.dtype) == (tuple(shape), dtype)
         if held is None or isinstance(held, DrawnRuns) or not is_alike:
             its = f"{known.operator.name} of {tensor.dtype} and shape {tensor.shape}"
             what = "a generator" if isinstance(held, DrawnRuns) else its
             raise OptionError(
-                f"variable {name!r} of {np.dtype(dtype)} and shape {tuple(shape)} cannot be made: "
+                f"variable {name!r} of {dtype} and shape {tuple(shape)} cannot be made: "
                 f"{known.told}, {what}, is there already; give another name"
             )
         return tensor
-    held = Held(name, None, trainable=trainable and np.dtype(dtype).kind == "f")
+    held = Held(name, None, trainable=trainable and dtype.kind == "f")
     if value is not None:
         held.have(value)
     return graph.source(op.VARIABLE, shape, dtype, name=name, held=held)
@@ -435,9 +437,15 @@ def _drawn_shape(*shapes: op.Shape, shape: tuple[int, ...], **attributes: Any) -
     return shape
 
 
+def _drawn_below(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
+    if dtypes[-1].kind != "i":
+        raise TypeError(f"what they are below must be a whole number, got {dtypes[-1]}")
+    return op.INT
+
+
 for _what, _dtype, _work in (
     ("random", op.number, _written),
-    ("integers", op.integer, op.no_work),
+    ("integers", _drawn_below, op.no_work),
 ):
     _kernel = partial(_draws, _what)
     op.register(op.Operator(_what, _kernel, _drawn_shape, _dtype, _work, needs_tag=True))
@@ -476,10 +484,12 @@ class Generator:
             )
         self._runs = known
 
+    @checked
     def random(self, shape: Sequence[int] = ()) -> Tensor:
         """Numbers from 0 to below 1, all alike likely."""
         return self._drawn("random", (), shape)
 
+    @checked
     def integers(self, high: Operand, shape: Sequence[int] = ()) -> Tensor:
         """Draw whole numbers from 0 to below `high`, each as likely as another."""
         return self._drawn("integers", (high,), shape)

@@ -1,5 +1,6 @@
 """Faults of a program of one's own are one line that says which of its functions, and where."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 import ampsim
 from ampsim import flow
-from ampsim.errors import AmpsimError, OptionError
+from ampsim.errors import AmpsimError, GraphError, OptionError, SimulationError
 
 PLACE = r" \(.*test_faults_of_programs\.py, line \d+\)$"
 MODEL = ampsim.load_model("mlp", data="synthetic", hidden=4)
@@ -68,3 +69,43 @@ def test_more_right_than_there_are_rows_are_refused():
 def test_an_input_of_no_type_or_extent_is_refused(shape, dtype, message):
     with flow.FlowGraph(), pytest.raises(OptionError, match=message):
         flow.input("x", shape, dtype)
+
+
+WRONG: dict[str, Callable[[Any], object]] = {
+    r"shape\[0\] must be a whole number, got 'a'": lambda x: flow.variable("v", shape=("a",)),  # pyright: ignore[reportArgumentType]  # that is the test
+    r"shape\[1\] must be a whole number, got 'a'": lambda x: flow.linear("l", x, "a"),  # pyright: ignore[reportArgumentType]  # likewise
+    r"shape\[0\] must be a whole number, got None": lambda x: flow.Generator("g").random((None,)),  # pyright: ignore[reportArgumentType]  # likewise
+    "variable 'v' must be numbers or truth values, got nope": lambda x: flow.variable(
+        "v", shape=(1,), dtype="nope"
+    ),
+    "array must be numbers or truth values, got 0.5": lambda x: flow.TensorArray(1, dtype=0.5),
+    "a constant must be numbers .* got 1000+": lambda x: x / 10**400,
+    "a constant must be numbers": lambda x: flow.reshape(x, (2**63, -1)),
+    "a constant must be numbers or": lambda x: flow.zeros((10**400, 1)),
+    "placement of sum-1 must be a whole number or text, got None": lambda x: flow.run(
+        flow.sum(x), {"x": np.ones((2, 3))}, placement={"sum-1": None}  # pyright: ignore[reportArgumentType]  # likewise
+    ),
+}  # fmt: skip
+"""What is no type, length or device, by what is said of it; each ended in a traceback."""
+
+
+@pytest.mark.parametrize("told", WRONG)
+def test_what_is_no_type_length_or_device_is_refused(told):
+    with flow.FlowGraph(), pytest.raises(OptionError, match=f"^{told}"):
+        WRONG[told](flow.input("x", (2, 3)))
+
+
+@pytest.mark.parametrize("high", [2.5, True])
+def test_what_drawn_integers_are_below_is_whole(high):
+    """NumPy never draws a 2 below 2.5."""
+    with flow.FlowGraph(), pytest.raises(GraphError, match=r"^integers-1 .* below must be a whole"):
+        flow.Generator("dice").integers(high)
+
+
+def test_an_array_has_no_size_below_0():
+    with flow.FlowGraph():
+        size = flow.TensorArray(flow.length(flow.input("x", (2,))) - 3).size()
+    with pytest.raises(
+        SimulationError, match=r"^array-1 .* the size of an array must be >= 0, got -1"
+    ):
+        flow.run(size, {"x": [1.0, 2.0]})

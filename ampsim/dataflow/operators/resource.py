@@ -74,6 +74,8 @@ class Elements(Resource):
 
     def __init__(self, size: Any) -> None:
         super().__init__()
+        if size < 0:
+            raise ValueError(f"the size of an array must be >= 0, got {size}")
         self.values: dict[int, Any] = {}  # those that were written, by their places
         self.gradients: dict[int, Gradients] = {}  # by the call of `gradients` that asks
         self.size = int(size)  # how many places there are

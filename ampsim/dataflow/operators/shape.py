@@ -10,7 +10,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.dataflow import operator as op
-from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
+from ampsim.dataflow.graph import Array, Operand, Tensor, apply, constant, listed
 from ampsim.ir.work import NO_WORK, Work, placed_work
 from ampsim.nodes.embedding import require_places
 
@@ -51,7 +51,7 @@ def filled(
 @checked
 def zeros(shape: Sequence[int], dtype: Any = op.FLOAT) -> Tensor:
     """A tensor of zeros."""
-    return filled(np.array(shape, op.INT), 0.0, dtype, tuple(shape))
+    return filled(constant(shape, op.INT), 0.0, dtype, tuple(shape))
 
 
 @listed(*_TOLD, gradient=lambda of, slope: [of.reduced(slope, 0), None], running_shape=_as_told)
@@ -91,7 +91,7 @@ def reshape_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
 def reshape(x: Operand, shape: Sequence[int]) -> Tensor:
     """Reshape; a length of -1 is whatever is left for its axis."""
     static = tuple(None if length == -1 else length for length in shape)
-    return reshape_to(x, np.array(shape, op.INT), static)
+    return reshape_to(x, constant(shape, op.INT), static)
 
 
 # --- sums, and axes of length 1
