@@ -32,7 +32,7 @@ OPTIONS: Final = (
 """What an import takes besides; all but the first are those of `ampsim.Model`."""
 
 TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-3}
-"""Of losses and gradients, relative to the largest (chosen: well above what rounding makes)."""
+"""Of a loss or a gradient, relative to its own largest number (chosen: well above rounding)."""
 
 LOOP_IS_FIXED: Final = (
     "a loop over steps in Python, or of another length than a batch's, is fixed",

@@ -39,7 +39,6 @@ from ampsim.user_code import user_code
 if TYPE_CHECKING:
     import torch
 
-
 SIZES_MAX: Final = 3  # a whole batch, and what is left of training and validation data
 
 UNSEEN: Final = (
@@ -165,9 +164,11 @@ def _require_agreement(model: Model, module: Any, loss: Loss) -> None:
                     "take NaN out of the data, or add a small number before a sqrt, a log or a /",
                 )
         found = _ours(model, arrays)
-        largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
-        margin = TOLERANCE[model.dtype] * largest
-        for what, value in expected.items():
+        sizes = np.array([np.abs(one).max(initial=0) for one in expected.values()])
+        weight = max(np.abs(one).max(initial=0) for one in model.parameters().values())
+        margins = TOLERANCE[model.dtype] * (sizes + 0.01 * sizes[1:].max())  # chosen
+        margins += 4 * np.finfo(model.dtype).eps * (sizes[0] + weight)  # of rounding alone
+        for (what, value), margin in zip(expected.items(), margins, strict=True):
             if not np.allclose(found[what], value, 0, margin):
                 raise Refusal(f"{what} of a batch of {rows} is not PyTorch's in evaluation", UNSEEN)
 

@@ -423,3 +423,28 @@ def test_a_parameter_that_is_reduced_to_one_number_is_refused_with_what_to_try(r
 def test_what_is_to_be_tried_instead_is_imported():
     made = imported(Scaled(lambda w: w[:3].reshape(-1, 1).sum(0)), ITEMS["rows"])
     assert len(made.parameters()) == 3
+
+
+class Reversed(nn.Module):
+    """Its first layer's gradients are turned round, which no recording sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        h = self.first(x)
+        if h.requires_grad:
+            h.register_hook(torch.neg)
+        return self.last(h)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_a_wrong_gradient_is_refused_beside_a_loss_however_large(scale):
+    module = Reversed()
+    with torch.no_grad():
+        module.last.weight *= 1e-2
+    data = (torch.randn(40, 4), scale * torch.randn(40, 1))
+    given: dict[str, Any] = {"data": (data, data), "optimizer": ampsim.optim.sgd(0.1)}
+    with pytest.raises(GraphError, match=r"the gradient of first[.]weight of a batch of 6 is no"):
+        ampsim.from_torch(module, data[0][:6], loss=nn.MSELoss(), **given)
