@@ -48,9 +48,13 @@ def read_tagged(path: str | os.PathLike[str]) -> list[Tagged]:
     """The sentences of a file, plain or packed; blank lines are skipped.
 
     Raises:
-        FileFormatError: the file cannot be read or is empty, or a token lacks its word or tag.
+        FileFormatError: the file cannot be read or is empty, a token lacks its word or tag, or all
+            have a part of speech between these.
     """
-    return [_parse(line, f"{path}: line {number}") for number, line in read_lines(path)]
+    found = [_parse(line, f"{path}: line {number}") for number, line in read_lines(path)]
+    if all("|" in word for sentence in found for word in sentence.words):
+        raise FileFormatError(f"{path}: expected word|TAG, got word|POS|TAG; leave POS out")
+    return found
 
 
 def _parse(line: str, where: str) -> Tagged:

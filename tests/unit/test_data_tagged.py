@@ -39,3 +39,8 @@ def test_a_token_without_word_or_tag_is_refused_with_its_line(tmp_path: Path, to
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="is empty"):
         read(tmp_path, "")
+
+
+def test_words_with_parts_of_speech_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"train.txt: expected word\|TAG, got word\|POS"):
+        read(tmp_path, "He|PRP|O met|VBD|O\nAnn|NNP|I-PER\n")
