@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,21 @@ from ampsim.calibration import Calibration, calibrate, read_table_file
 from ampsim.calibration.fit import (
     SIGNS,
     TIMELESS,
+    Fitted,
     Measured,
     Point,
     bound,
     bounds_of,
+    make_device,
     make_rows,
     median_error,
+    published,
     rank_correlation,
 )
-from ampsim.calibration.page import page, verdict
+from ampsim.calibration.page import device_file, page, points_text, verdict
 from ampsim.calibration.texts import device_text
 from ampsim.errors import FileFormatError
+from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, Device, load_device
 from ampsim.hardware.device import NUMBERS
 from ampsim.runs.witness import leading
@@ -411,3 +417,36 @@ def test_a_start_far_off_from_which_no_row_depends_on_a_number_is_told_to_be_so(
 def test_words_that_do_not_belong_together_are_refused(mistake):
     assert "takes a FILE of published rows" in mistake("calibrate", "table")
     assert "takes no FILE, got 'x.toml'" in mistake("calibrate", "machine", "x.toml")
+
+
+REPORTS = Path(__file__).parents[2] / "reports"
+
+
+@pytest.mark.parametrize("folder", [one.parent for one in REPORTS.glob("*/calibration.toml")])
+def test_a_shipped_calibration_is_what_its_points_and_manifest_draw_to(folder):
+    """`ampsim report --check` has recipes and programs only."""
+    manifest = tomllib.loads((folder / "manifest.toml").read_text())
+    table = read_table_file(folder / "calibration.toml")
+    assert manifest["table"]["sha256"] == table.sha256
+    assert {one: sha256_of(folder / one) for one in manifest["files"]} == manifest["files"]
+    rows = {one.label: one for one in table.file.rows}
+    fitted = tuple(
+        Fitted(key, **one, is_at_bound=one["value"] in (limits.min, limits.max))
+        for key, limits in table.file.fit.items()
+        for one in [manifest["fitted"][key]]
+    )
+    with open(folder / "points.csv", newline="") as file:
+        points = tuple(
+            Point(
+                one["label"], quantity, told, float(one["simulated"]), rows[one["label"]].is_fitted,
+                one["bound"], bool(rows[one["label"]].device), rows[one["label"]].source,
+            )
+            for one in csv.DictReader(file)
+            for quantity, told in published(rows[one["label"]]).items()
+            if quantity == one["quantity"]
+        )  # fmt: skip
+    device = make_device(table, {one.key: one.value for one in fitted})
+    found = Calibration(table, device, fitted, points, manifest["runs"])
+    drawn = {"report.md": page(found), "points.csv": points_text(found)}
+    for name, text in {**drawn, device_file(table): device_text(found)}.items():
+        assert (folder / name).read_text() == text
