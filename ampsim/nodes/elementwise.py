@@ -223,18 +223,24 @@ class Masks:
     """Inverted dropout: each element is 0 with probability `rate`, else 1 / (1 − rate).
 
     The numbers come from a counter-based generator (Philox; Salmon et al., 2011) whose key is the
-    seed and the purpose, and whose counter is a digest of the state. A message gets the same mask
-    in whatever order messages are served, and setting a counter costs a microsecond.
+    seed and the purpose, and whose counter is a digest of the state, whose instance is counted
+    through all epochs without those of validation. A message gets the same mask in whatever order
+    messages are served and however often is validated, and setting a counter costs a microsecond.
 
     Args:
         purpose: what the masks are for; unique in a graph.
         rate: probability of an element to be dropped.
         seed: of the run.
 
+    Attributes:
+        validated: instances of validation before the pass, which have numbers too.
+
     Raises:
         GraphError: the rate is not a number from 0 to below 1.
         OptionError: the seed is negative or no whole number.
     """
+
+    validated = 0
 
     def __init__(self, purpose: str, rate: float, seed: int) -> None:
         if not 0 <= rate < 1:
@@ -250,7 +256,8 @@ class Masks:
         self, state: State, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> Float[np.ndarray, ...]:
         """The mask of `shape` for the message of `state`."""
-        digest = hashlib.blake2b(_text(state).encode(), digest_size=24).digest()
+        trained = (state[0] - self.validated, *state[1:])
+        digest = hashlib.blake2b(_text(trained).encode(), digest_size=24).digest()
         counter = self._start["state"]["counter"]
         counter[0] = 0  # counts the numbers drawn
         counter[1:] = np.frombuffer(digest, "<u8")
@@ -274,8 +281,8 @@ class Dropout(_SameShape):
     """Inverted dropout: 0 with probability `rate`, else x / (1 − rate); identity in validation.
 
     The mask depends on seed, name and state alone, so that the order of messages does not change
-    it. Instances are numbered through all epochs: each epoch has masks of its own. With `masks_of`
-    the masks are those of the node of that name.
+    it; of the instance, on its place in training: each epoch has masks of its own, however often is
+    validated. With `masks_of` the masks are those of the node of that name.
 
     Raises:
         GraphError: the rate is not a number from 0 to below 1.

@@ -29,6 +29,7 @@ from ampsim.model_parallel import (
     repeater_of,
 )
 from ampsim.model_parallel.job import PassTotals
+from ampsim.nodes.elementwise import Masks
 from ampsim.study.apart import LearningApart, chained
 from ampsim.study.model import Model, adopt_variables, job_of, variables_of
 from ampsim.study.process_settings import fixed_settings
@@ -106,6 +107,9 @@ class EpochTotals:
         )  # fmt: skip
 
 
+MASKED: Final = "masks by place in training"
+"""Where digests of passes begin of a graph that has masks: the rule that these follow."""
+
 Later: TypeAlias = Callable[[int], Iterable[Any]]
 """``later(epoch)`` gives the batches of an epoch, counted from 0."""
 
@@ -138,9 +142,11 @@ class ModelParallel:
     ) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
         self._apart, self._passes = apart, repeater or engine
-        self.chain = ""  # digest of the passes of training so far
+        attributes = (one for node in graph.nodes for one in vars(node).values())
+        self._masks = [one for one in attributes if isinstance(one, Masks)]
+        self.chain = MASKED if self._masks else ""  # digest of the passes of training so far
         self._end_s, self._observed, self._batches_of = 0.0, 0, batches_of
-        self._epoch, self._before = -1, 0
+        self._epoch, self._before, self._trained = -1, 0, 0
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """See `Training`."""
@@ -161,14 +167,16 @@ class ModelParallel:
 
     def _train(self, epoch: int, batches: Iterable[Any]) -> PassReport:
         controller, updater = self._engine.controller, self._engine.updater
+        first, validated = controller.next_instance, controller.next_instance - self._trained
         if epoch != self._epoch:
-            self._epoch, self._before = epoch, 0
-        first, before = controller.next_instance, self._before
-        start = epoch, first - before, self._batches_of(epoch)
+            self._epoch, self._before = epoch, self._trained
+        start = epoch, self._before + validated, self._batches_of(epoch)
         updater.start_epoch(*start)
+        for masks in self._masks:
+            masks.validated = validated
         batches = batches if self._apart is None else list(batches)
         report = self._passes.run_pass(batches, is_training=True)
-        self._end_s, self._before = report.end_s, before + controller.next_instance - first
+        self._end_s, self._trained = report.end_s, controller.next_instance - validated
         assert report.order is not None, "a pass of training has an order"
         rates = updater.rates(first, controller.next_instance)
         self.chain = chained(self.chain, report.order, epoch, rates, start[2])
@@ -320,11 +328,9 @@ class Training:
     ) -> Iterator[Part]:
         """Train on `batches`, and say whenever it is time for a validation; the pass ends with one.
 
-        The learning rate is that of `epoch`, counted from 0.
-
-        A part ends after `every` items, with the batch, deal or round that reaches them; there is
-        one where that is None. Methods that go on from one epoch to the next take the batches of
-        another from `later`; None where this epoch is the last so far.
+        The learning rate is that of `epoch`, from 0. A part ends after `every` items, with the
+        batch, deal or round that reaches them; None for one part. Methods that go on from one epoch
+        to the next take another's batches from `later`; None where this epoch is the last so far.
 
         Raises:
             SimulationError: the run cannot go on.
