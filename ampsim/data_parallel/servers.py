@@ -125,7 +125,6 @@ class PushPull(Exchange):
             return
         setting, servers = self._setting, self.servers
         stale, starts_s, ends_s = zip(*push.merges, strict=True)
-        start_s = min(starts_s)
         waits = "reply"
         if not push.stalled_s:
             waits = "nothing"
@@ -133,12 +132,12 @@ class PushPull(Exchange):
             waits = "turn"
         elif push.is_held:
             waits = "bound"
-        elif self._waits_for_merge and start_s > push.arrivals_s[0]:
+        elif self._waits_for_merge and push.locks[-1]:
             waits = "lock"
         where = servers[0].worker if len(servers) == 1 else SEVERAL
         is_known = setting.decisions.sends == "weights" and not setting.is_abstract
         numbers = (push.rank.first, where, SENDS.index(setting.decisions.sends))
-        times = (push.ready_s, push.sent_s, start_s, ends_s[-1], end_s, push.stalled_s)
+        times = (push.ready_s, push.sent_s, min(starts_s), ends_s[-1], end_s, push.stalled_s)
         size_bytes = sum(part.sent_bytes for part in push.parts)
         distance = math.sqrt(push.square) if is_known else math.nan
         what = (size_bytes, max(stale), distance, len({n for _, n in push.versions.values()}) > 1)
@@ -305,9 +304,9 @@ class Push:
         counts: gradients in each vector that has any; also in `sleep` mode.
         read: versions of the centre that the vectors rest on.
         versions, reply: those that the rank gets, and the centre's vectors, by place.
-        arrivals_s: when all parts were at a server, the first one first.
         merges: those that have ended.
         under_way: of those that have not, by server, what is first in `Merged`.
+        locks: whether each merge waited for others, and then each answer of several servers.
         following: called with a cause when all is merged.
         sent_s, end_s: when it left the rank, and when that had the answer; NaN before.
         stalled_s: how long the rank could do nothing for it.
@@ -326,9 +325,9 @@ class Push:
     read: Versions
     versions: Versions = field(default_factory=dict[int, Any])
     reply: dict[int, Vector | None] = field(default_factory=dict[int, "Vector | None"])
-    arrivals_s: list[float] = field(default_factory=list[float])
     merges: list[Merged] = field(default_factory=list[Merged])
     under_way: dict[int, tuple[int, float]] = field(default_factory=dict[int, Any])
+    locks: list[bool] = field(default_factory=list[bool])
     following: list[Callable[[Cause], None]] = field(default_factory=list[Any])
     sent_s: float = math.nan
     end_s: float = math.nan
@@ -385,6 +384,11 @@ class Push:
         if is_alone or self._awaits is not None:
             self.stalled_s = now_s - self.rank.ready_s
 
+    def receive(self, is_locked: bool, cause: Cause) -> None:
+        """Let the rank have a part of the answer, and note whether that waited for a lock."""
+        self.locks.append(is_locked)
+        self.resume(cause)
+
     def until_answered(self, resume: Resume) -> None:
         """Let the rank go on when it has the answer."""
         self._awaits = resume
@@ -403,11 +407,13 @@ class _Queued:
         push: the push.
         left: places of the vectors that are not merged yet.
         cause: what its next merge waited for last at this server: its arrival, or a merge.
+        arrived_s: when it was there.
     """
 
     push: Push
     left: list[int]
     cause: Cause
+    arrived_s: float
 
 
 class _Merge(NamedTuple):
@@ -470,10 +476,9 @@ class Server(SomeFree):
         push.unmerged[self.index] -= 1
         if push.unmerged[self.index]:
             return
-        push.arrivals_s.append(self._setting.clock.now)
         if self._answers_at_once:
             self.ask(push, cause)
-        self._queue.append(_Queued(push, list(self.places), cause))
+        self._queue.append(_Queued(push, list(self.places), cause, self._setting.clock.now))
         if self.processor.is_idle:
             self.processor.wake()
 
@@ -504,6 +509,7 @@ class Server(SomeFree):
         if self.memory is not None:
             self.memory.give(MESSAGES, sum(map(self._sent_bytes.__getitem__, places)))
         push.merges.append((*push.under_way.pop(self.index), end_s))
+        push.locks.append(start_s > queued.arrived_s)
         if queued.left:
             return
         del push.unmerged[self.index]
@@ -526,10 +532,11 @@ class Server(SomeFree):
         for place in self.places:
             push.versions[place] = centre.versions[place], self._merges[place]
             push.reply.setdefault(place, None if setting.is_abstract else centre.thetas[place])
+        tells = push.locks and setting.decisions.servers > 1  # which answer of several is the last
+        arrive = partial(push.receive, push.locks[-1]) if tells else push.resume
         for server, worker, size_bytes, _sent in push.parts:
             if server is self:
-                ends = (self.worker, worker)
-                setting.fabric.send(ends, size_bytes, self._nodes, cause, push.resume)
+                setting.fabric.send((self.worker, worker), size_bytes, self._nodes, cause, arrive)
 
     def _merge(self, push: Push, places: Sequence[int], now_s: float) -> int:
         """Change the centre; return the most updates between what was read and what is merged."""

@@ -171,7 +171,8 @@ class Result(ReadOff):
         `merge_start_s`, of several servers the first, and ended at `merge_end_s`, of them the last;
         the answer came at `end_s`, which without a lock may be before the merge; a merge or answer
         under way when the run ends ends then; the wait for such an answer is not counted.
-        `stalled_s` is how long the rank could do nothing for it, `waits_for` what held it up first.
+        `stalled_s` is how long the rank could do nothing for it, `waits_for` what held it up first:
+        a lock, of several servers, where the answer that came last waited for one.
         `staleness` is how many merges the centre had made since the rank's last answer, `distance`
         how far its weights were from the centre's, NaN of gradients, `bytes` the size of what it
         sent, and `is_mixed` whether the answer had weights of different versions.

@@ -106,3 +106,36 @@ def test_a_push_whose_answer_is_still_to_come_when_the_run_ends_has_held_nobody_
     assert set(unanswered["waits_for"]) == {"nothing"}
     assert unanswered["merge_end_s"].max() == result.makespan_s
     assert exchanges["end_s"].max() == result.makespan_s
+
+
+LOCKING = [name for name in SERVED if SOLVERS[name].locks == "update"]
+
+
+def lock_or_reply(result: ampsim.Result, end_s: float, since_s: float, rank: int) -> str:
+    """What a rank waited for, by the merge whose answer came last, or of a bound the last merge."""
+    sent, merges = result.transfers, result.spans[result.spans["node"] == "centre"]
+    sent = sent[(sent["source"] == "centre") & (sent["sent_s"] >= since_s)]
+    instance = merges.loc[merges["end_s"] == end_s, "instance"].iloc[0]
+    found: list[tuple[float, str]] = []
+    for worker, start, end in merges.loc[
+        merges["instance"] == instance, ["worker", "start_s", "end_s"]
+    ].itertuples(index=False):
+        at, to = sent["source_worker"], sent["target_worker"]
+        came_s = sent.loc[(at == rank) & (to == worker), "end_s"].iloc[0]
+        is_back = (at == worker) & (to == rank) & (sent["sent_s"] >= end)
+        back_s = end if result.schedule.name == "ssp" else sent.loc[is_back, "end_s"].iloc[0]
+        found.append((back_s, "lock" if start > came_s + 1e-15 else "reply"))
+    return max(found)[1]
+
+
+@pytest.mark.parametrize("hosts", ["first slow", "last slow"])
+@pytest.mark.parametrize("name", LOCKING)
+def test_a_rank_waits_for_a_lock_where_the_answer_that_came_last_did(name, hosts):
+    """It was asked of the server that all of a push came to first, whichever was the slow one."""
+    result = trained(name, hosts)
+    exchanges = whole(result)
+    waiting = exchanges[exchanges["waits_for"].isin(["lock", "reply"])].head(12)
+    columns = ["merge_end_s", "start_s", "rank"]
+    rows = waiting[columns].itertuples(index=False)
+    assert waiting["waits_for"].tolist() == [lock_or_reply(result, *row) for row in rows]
+    assert len(waiting) == 12
