@@ -34,7 +34,7 @@ class Decisions:
         has_outer_step: whether the centre steps from what a collective gave, by an optimizer of its
             own.
         servers: workers that are servers.
-        staleness_bound: how many batches a rank may be ahead of the slowest; None for any number.
+        staleness_bound: how many pushes a rank may be ahead of the slowest; None for any number.
         collective: how ranks add up what they have.
         ranks_per_group: ranks in a group of a hierarchical collective.
         bucket_bytes: how large a message of a collective is at least; None for one of all layers.

@@ -18,7 +18,7 @@ class Bound:
 
     Args:
         ranks: all of them; those that are idle hold up nobody.
-        most: batches that a rank may be ahead.
+        most: pushes that a rank may be ahead.
     """
 
     def __init__(self, ranks: Sequence[Rank], most: int) -> None:
@@ -27,7 +27,7 @@ class Bound:
         self._held: list[tuple[int, Answer, Cause, bool]] = []
 
     def merged(self, rank: int, answer: Answer, cause: Cause) -> None:
-        """Count a batch of a rank; its answer is held until it may go on."""
+        """Count a push of a rank; its answer is held until it may go on."""
         self._clocks[rank] += 1
         self._held.append((rank, answer, cause, False))
         self.let_go(cause)

@@ -196,3 +196,15 @@ def test_a_rank_and_its_server_take_as_long_for_an_update_as_whoever_trains_alon
     assert len(taken) == 12
     assert summed == pytest.approx(4 * 1e-6)  # the rank's operations, as it has x and g
     assert merged + summed[:12] == pytest.approx(taken, rel=1e-9)
+
+
+@pytest.mark.parametrize(("inner", "taken"), [("sequential", 1), ("pipeline:4", 4)])
+def test_a_rank_under_ssp_may_be_so_many_pushes_ahead_of_what_it_takes_at_once(inner, taken):
+    """It was told of batches; the last push that the bound lets go is one that it waits after."""
+    bound, hosts = 2, cluster([1e9, 1e4, 1e15])
+    chosen = ampsim.SSP(ranks=2, staleness_bound=bound, inner=inner)
+    result = ampsim.simulate(model(40, 1), hosts, chosen, mode="sleep")
+    merged, spans = result.exchanges.set_index("rank")["merge_end_s"], result.spans
+    is_ahead = (spans["worker"] == 0) & (spans["end_s"] < merged.loc[1].min())
+    begun = spans.loc[is_ahead & (spans["node"] == "linear-1"), "instance"].nunique()
+    assert begun == (bound + 1) * taken

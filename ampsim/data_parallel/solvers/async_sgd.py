@@ -91,11 +91,12 @@ class SSP(Sparsified, ParameterServerSolver):
     """Stale synchronous parallel: the server holds the answer to a rank that is ahead.
 
     Source: Q. Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
-    Server", NIPS 2013: a rank that is more than s batches ahead of the slowest waits. s = 0 is the
-    bulk synchronous step, of all ranks' gradients added, not averaged.
+    Server", NIPS 2013: a rank that is more than s pushes ahead of the slowest waits. s = 0 is the
+    bulk synchronous step, of all ranks' gradients added, not averaged. A push is of one batch, or
+    of all that a rank takes at once: with `inner="pipeline:4"` four, of a group one for each copy.
 
     Args:
-        staleness_bound: s, batches that a rank may be ahead of the slowest.
+        staleness_bound: s, pushes that a rank may be ahead of the slowest.
     """
 
     name: ClassVar[str] = "ssp"

@@ -36,7 +36,8 @@ class SyncSGD(Sparsified, CollectiveSolver):
 
     Args:
         overlap: whether the collective of a bucket begins as soon as all ranks have its gradients,
-            beside the backward pass; for models that are a chain of layers.
+            beside the backward pass; for models that are a chain of layers. Without
+            `bucket_bytes` all layers of a worker are one bucket, with nothing left beside it.
         backup_ranks: b, ranks that a step does not wait for: it has the first P - b gradients.
     """
 
