@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+from ampsim.text import shown
 
 Meets: TypeAlias = Literal["all", "server"]
 
@@ -70,3 +73,43 @@ class Decisions:
 
 DECISIONS: Final = tuple(one.name for one in fields(Decisions))
 """Names of what a solver decides."""
+
+_SERVED: Final = {"meets": ("server",)}
+_COLLECTED: Final = {"meets": ("all",)}
+_GRADIENT: Final = {"sends": ("gradient",)}
+_WEIGHTS: Final = {"sends": ("weights",)}
+
+_NEEDS: Final[Mapping[str, Mapping[str, tuple[Any, ...]]]] = {
+    "servers": _SERVED,
+    "locks": _SERVED,
+    "staleness_bound": {**_SERVED, "locks": ("update", "nothing"), "elastic": ("server",)},
+    "period": _WEIGHTS,
+    "is_elastic": _WEIGHTS,
+    "elastic": _SERVED | _WEIGHTS,
+    "overlaps": _SERVED | _WEIGHTS,
+    "steps_first": _COLLECTED | _WEIGHTS,
+    "has_outer_step": {"steps_first": (True,)},
+    "collective": _COLLECTED,
+    "bucket_bytes": _COLLECTED,
+    "overlap": _COLLECTED | _GRADIENT,
+    "backup_ranks": _COLLECTED | _GRADIENT,
+    "compression": _GRADIENT,
+}
+"""For decisions that are not always read, those beside which they are."""
+
+
+def fault_of(decisions: Decisions) -> str | None:
+    """Say which decision is not read beside the others, and what it needs; None if all are."""
+    for one in fields(Decisions):
+        value = getattr(decisions, one.name)
+        if value == one.default:
+            continue
+        for other, values in _NEEDS.get(one.name, {}).items():
+            got = getattr(decisions, other)
+            if got not in values:
+                needed = " or ".join(map(shown, values))
+                return (
+                    f"{one.name}={shown(value)} needs {other}={needed}, got {shown(got)}; "
+                    f"leave {one.name} out"
+                )
+    return None

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ampsim.data_parallel.all_reduce import all_reduce_of
 from ampsim.data_parallel.batch_queue import BatchQueue, Later
+from ampsim.data_parallel.decisions import fault_of
 from ampsim.data_parallel.first_ranks import FirstRanks
 from ampsim.data_parallel.group import RankMaker
 from ampsim.data_parallel.inside import blocks_of
@@ -326,8 +327,8 @@ def require_fit(graph: Graph, solver: Solver, *, is_abstract: bool) -> None:
     """Check that copies of a network can be trained.
 
     Raises:
-        OptionError: an update writes weights in place, nodes are replicas of each other, or layers
-            are no chain where gradients are sent as soon as they are there.
+        OptionError: an update writes weights in place, nodes are replicas of each other, layers are
+            no chain where gradients are sent as soon as they are there, or a decision is not read.
     """
     for node in graph.parameterized:
         if node.is_sparse:
@@ -336,6 +337,9 @@ def require_fit(graph: Graph, solver: Solver, *, is_abstract: bool) -> None:
                 "ranks cannot share its versions; take is_sparse=False, or a model without it"
             )
     for one in with_groups(solver):
+        fault = fault_of(one.decisions)
+        if fault is not None:
+            raise OptionError(f"{one.name}: {fault}")
         if is_abstract and one.decisions.reads_values:
             raise OptionError(
                 f"mode 'sleep' has no numbers, but {one.name} decides by them; use mode 'numeric'"

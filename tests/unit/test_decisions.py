@@ -62,6 +62,35 @@ def test_a_decision_that_changes_changes_the_run(name):
     assert trained(one).digest != trained(other).digest
 
 
+UNREAD: list[tuple[Any, dict[str, Any], str]] = [
+    (ampsim.SyncSGD, {"locks": "update"}, "locks='update' needs meets='server', got 'all'"),
+    (ampsim.SyncSGD, {"period": 3}, "period=3 needs sends='weights', got 'gradient'"),
+    (ampsim.SyncSGD, {"is_elastic": True}, "is_elastic=True needs sends='weights'"),
+    (ampsim.SyncSGD, {"servers": 1}, "servers=1 needs meets='server'"),
+    (ampsim.AsyncSGD, {"elastic": "worker"}, "elastic='worker' needs sends='weights'"),
+    (ampsim.AsyncSGD, {"overlaps": True}, "overlaps=True needs sends='weights'"),
+    (ampsim.AsyncSGD, {"bucket_bytes": 0}, "bucket_bytes=0 needs meets='all'"),
+    (ampsim.EASGD, {"steps_first": True}, "steps_first=True needs meets='all', got 'server'"),
+    (ampsim.EASGD, {"staleness_bound": 1}, "needs locks='update' or 'nothing', got 'exchange'"),
+    (ampsim.EAWild, {"compression": 0.1}, "compression=0.1 needs sends='gradient'"),
+    (ampsim.LocalSGD, {"backup_ranks": 1}, "backup_ranks=1 needs sends='gradient'"),
+    (
+        ampsim.LocalSGD,
+        {"overlap": True},
+        "overlap=True needs sends='gradient', got 'weights'; leave overlap",
+    ),
+    (ampsim.SyncEASGD, {"has_outer_step": True}, "needs steps_first=True, got False"),
+]
+
+
+@pytest.mark.parametrize(("kind", "values", "told"), UNREAD)
+def test_a_decision_that_nothing_would_read_is_refused(kind, values, told):
+    """They changed nothing, or what was charged, or the run ended in a KeyError or stuck."""
+    model = ampsim.load_model("mlp", data="synthetic", hidden=8)
+    with pytest.raises(ampsim.AmpsimError, match=re.escape(told)):
+        ampsim.simulate(model, "tflops-1", with_other(kind, **values), instances=20)
+
+
 def test_a_solver_that_reads_values_is_refused_without_them():
     solver = with_other(ampsim.SyncSGD, reads_values=True)
     assert solver.decisions.reads_values
