@@ -38,8 +38,8 @@ const lines = (at) => {
   data.methods.forEach((method, place) => {
     const [time, low, high, basis] = cells[place], note = cells[place][NOTE];
     const ends = low === null && high === null ? "" : ` [${low === null ? "?" : seconds(low)} to ${high === null ? "not reached" : seconds(high)}]`;
-    const known = { null: "unknown", failed: `cannot be run: ${note}`, unfit: `does not fit: ${note}` }[basis];
-    found.push(known ? `${method.name}: ${known}` : `${method.name}: ${seconds(time)}${ends}, ${basis}`);
+    const ill = { null: "unknown", failed: "cannot be run", unfit: "does not fit" }[basis];
+    found.push(`${method.name}: ${ill ?? `${seconds(time)}${ends}, ${basis}`}${note ? `${ill ? ": " : "; "}${note}` : ""}`);
   });
   if (best >= 0) {
     const percent = 100 * doubt;
@@ -178,13 +178,16 @@ const coloured = (colour, text) => {
 const swatches = (pairs) => html("ul", { className: "legend" }, ...pairs.map(([text, colour]) => coloured(colour, text)));
 
 // A plot over a logarithmic axis of values; series have points [x, y, low, high, isFilled, isFirst], and lines begin where one is the first.
-const plot = (series, { label, ticksX, horizontal, isJoined }) => {
+const plot = (series, { label, ticksX, horizontal, isJoined, nothing }) => {
   const all = series.flatMap((one) => one.points);
   const ys = all.flatMap(([, y, low, high]) => [y, low ?? y, high ?? y]).filter((y) => y > 0);
-  if (!all.length || !ys.length) return html("p", { className: "faint", textContent: "Nothing is known along this line." });
+  if (!all.length || !ys.length) return html("p", { className: "faint", textContent: nothing });
   const width = Math.max(300, Math.min(640, root.clientWidth)), height = 300, left = 70, right = 34, top = 12, bottom = 52;
-  const span = (found) => { const low = Math.min(...found), high = Math.max(...found); return low < high ? [low, high] : [low - 0.5, high + 0.5]; };
-  const [x0, x1] = span([...all, ...ticksX].map(([x]) => x)), [y0, y1] = span(ys.map(Math.log10));
+  const span = (found, least) => {
+    const low = Math.min(...found), high = Math.max(...found), pad = low < high ? Math.max(least - high + low, 0) / 2 : 0.5;
+    return [low - pad, high + pad];
+  };
+  const [x0, x1] = span([...all, ...ticksX].map(([x]) => x), 0), [y0, y1] = span(ys.map(Math.log10), 0.1); // no two ticks have one word
   const px = (x) => left + ((x - x0) / (x1 - x0)) * (width - left - right);
   const py = (y) => height - bottom - ((Math.log10(y) - y0) / (y1 - y0)) * (height - top - bottom);
   const drawn = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
@@ -220,10 +223,12 @@ const positions = (key) => {
 };
 const slice = () => {
   const key = data.keys[state.x], across = positions(key);
+  const along = across.map((_, place) => data.points[index(state.at.map((one, other) => (other === state.x ? place : one)))]);
+  const isOpen = along.flat().some((cell) => cell[BASIS] === null);
   const series = data.methods.map(({ colour }, method) => ({
     colour,
     aside: 6 * (method - (data.methods.length - 1) / 2), // so that equal times are seen apart
-    points: across.map((x, place) => [x, data.points[index(state.at.map((one, other) => (other === state.x ? place : one)))][method]])
+    points: across.map((x, place) => [x, along[place][method]])
       .map(([x, cell], place, all) => [x, cell[TIME], cell[LOW], cell[HIGH], cell[BASIS] !== "predicted", !(all[place - 1]?.[1][TIME] > 0)])
       .filter(([, time]) => time !== null),
   }));
@@ -231,6 +236,7 @@ const slice = () => {
   part("slice").replaceChildren(html("p", { className: "faint", textContent: rest }), swatches(data.methods.map(({ name, colour }) => [name, colour])), plot(series, {
     label: "Time to the target along a slice", ticksX: across.map((x, place) => [x, key.ticks[place]]),
     horizontal: { name: key.name, words: seconds }, isJoined: key.values.every((one) => typeof one === "number"),
+    nothing: isOpen ? "No time is known along this line." : "Nobody is known to reach the target along this line.",
   }));
 };
 

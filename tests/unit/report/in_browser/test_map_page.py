@@ -43,10 +43,13 @@ return [...places, cells.map((one) => one.getAttribute("fill"))];
 PLACES = 'return [...document.querySelectorAll(".slice circle")].map((one) => one.cx.baseVal.value)'
 
 
-def cell(time_s, *, is_first=False, learning: int | None = 1, other=1e-6, basis="learned"):
-    low, high = (None, None) if time_s is None else (0.9 * time_s, 1.1 * time_s)
+def cell(
+    time_s, *, is_first=False, learning: int | None = 1, other=1e-6, basis="learned", note="",
+    half=0.1,
+):  # fmt: skip
+    low, high = (None, None) if time_s is None else ((1 - half) * time_s, (1 + half) * time_s)
     doubt, standing = (other, "first") if is_first else (None, None)
-    return [time_s, low, high, basis, doubt, is_first, standing, "", learning]
+    return [time_s, low, high, basis, doubt, is_first, standing, note, learning]
 
 
 @pytest.fixture
@@ -56,12 +59,15 @@ def open_map(open_page, tmp_path):
     Or over those whose places are given.
     """
 
-    def open_it(reached, time_s=0.5, other=1e-6, basis="learned"):
+    def open_it(reached, time_s=0.5, other=1e-6, basis="learned", **more):
         reached = range(reached) if isinstance(reached, int) else reached
         points = [
-            [cell(0.9996), cell(time_s, is_first=True, learning=2 + place, other=other)]
+            [
+                cell(0.9996, **more),
+                cell(time_s, is_first=True, learning=2 + place, other=other, **more),
+            ]
             if place in reached
-            else [cell(None), cell(None, learning=None, basis=basis)]
+            else [cell(None), cell(None, learning=None, basis=basis, **more)]
             for place in range(len(LATENCIES))
             for _rate in RATES
         ]
@@ -110,6 +116,27 @@ def test_equal_times_are_seen_apart_and_lines_are_seen_in_the_dark(open_map):
         dark = page.browser.execute_script(COLOURS)
     assert light == ["rgb(0, 0, 0)", "rgb(51, 34, 136)"]
     assert dark == ["rgb(242, 244, 245)", "rgb(154, 143, 240)"]
+
+
+def test_no_two_ticks_of_a_slice_have_one_word(open_map):
+    """Of times that differ by less than three digits, each was that of all."""
+    page = open_map(4, time_s=0.99965, half=0.0)
+    ticks = [one.text for one in page.browser.find_elements("css selector", ".slice [x='64']")]
+    assert len(ticks) == 3
+    assert len({*ticks}) == 3
+
+
+@pytest.mark.parametrize(
+    ("basis", "told"),
+    [("learned", "not reached, learned; first epoch: ranks never met"), ("failed", "cannot be run"),
+     (None, "unknown: first epoch: ranks never met")],
+)  # fmt: skip
+def test_a_cell_tells_its_note_whatever_its_basis(open_map, basis, told):
+    note = "" if basis == "failed" else "first epoch: ranks never met"
+    said = open_map(0, basis=basis, note=note)
+    assert said.find(".note").text.endswith(f"amp: {told}")
+    told = "No time is known" if basis is None else "Nobody is known to reach the target"
+    assert said.find(".slice").text.endswith(f"{told} along this line.")
 
 
 def test_a_key_chooses_a_cell_and_stays_on_it(open_map):
