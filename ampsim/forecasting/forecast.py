@@ -394,7 +394,7 @@ def _collect(
     plan: RunPlan, spent: Spent, told: Mapping[str, list[str]], *, seed: int, advice: Advice | None
 ) -> Forecast:
     tuned, made, sureness = spent.tuned, spent.made, spent.sureness
-    goal, entries = plan.goal, tuned.entries
+    goal, entries, lost = plan.goal, tuned.entries, [*tuned.lost, *made.lost]
     rows = _rows(goal, entries, made, sureness)
     unreached = tuple(f"{label}: not tuned: {why}" for label, why in tuned.untuned.items())
     runs = [run for row in made.rows for run in row]
@@ -409,14 +409,14 @@ def _collect(
     manifest = {
         **manifest_of(plan, entries, runs),
         **(asdict(sureness) | shared if len(rows) > 1 else {}),
-        **{name: of for name, of in {**told, "without_runs": gone}.items() if of},
+        **{key: of for key, of in {**told, "without_runs": gone, "lost_runs": lost}.items() if of},
         **({"assumptions": assumed} if assumed else {}),
     }
     return Forecast(
         table=table_of(rows), runs=tuple(runs), target=goal.target, metric=goal.metric,
         model=plan.model.name, cluster=plan.cluster.name, workers=plan.cluster.workers,
         manifest=manifest if runs else {**manifest, "seeds": [seed]}, trials=tuned.trials,
-        interrupted=made.interrupted, lost=(*tuned.lost, *made.lost), unreached=unreached,
+        interrupted=made.interrupted, lost=tuple(lost), unreached=unreached,
     )  # fmt: skip
 
 
@@ -521,16 +521,14 @@ def to_json(forecast: Forecast, *, seed: int, verdict: str = "") -> str:
     """
     within, trials = _of_runs(forecast, "validations"), forecast.trials.to_dict("records")
     content: dict[str, Any] = {
-        "ampsim": own_version(),
-        "model": forecast.model,
-        "cluster": forecast.cluster,
-        "seed": seed,
+        "ampsim": own_version(), "model": forecast.model, "cluster": forecast.cluster, "seed": seed,
         **({"verdict": verdict} if verdict else {}),
+        **({"lost_runs": forecast.lost} if forecast.lost else {}),
         "rows": [row_values(record) for record in forecast.table.to_dict("records")],
         "epochs": _of_runs(forecast, "epochs"),
         **({"validations": within} if within else {}),
         **({"trials": [plain_row(one, _COUNTS) for one in trials]} if trials else {}),
-    }
+    }  # fmt: skip
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 

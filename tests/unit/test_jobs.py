@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import importlib
+import json
 import multiprocessing
 import os
 import pickle
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -26,7 +28,9 @@ from ampsim import Amp, Pipeline, Sequential, forecast
 from ampsim.assets import names
 from ampsim.cli import main
 from ampsim.errors import ExecutorError, Failure, OptionError, SimulationError
+from ampsim.forecasting.forecast import to_json
 from ampsim.hardware import Cluster, Device, Event
+from ampsim.report.page.text import beside_answer
 from ampsim.report.verdict import verdict
 from ampsim.runs import executor as executors
 from ampsim.runs import jobs, local_slots
@@ -35,6 +39,7 @@ from ampsim.runs.task import RunPlan, Task
 from ampsim.study import loading
 from ampsim.study.loading import bytes_of, option_names
 from ampsim.study.simulation import RunOptions
+from ampsim.text import to_toml
 
 HEAVY = ((10, 20, 5),) * 2
 ALL = [Sequential(), Pipeline(3), Amp(3)]
@@ -408,6 +413,12 @@ def test_a_run_over_its_limit_is_ended_alone_however_many_run_at_a_time(model, c
     )
     assert made.lost == ("sequential, seed 1: took longer than the limit of 3.00 s, and was ended",)
     assert [run.seed for run in made.runs] == [0, 2]
+    assert (
+        json.loads(to_json(made, seed=0))["lost_runs"] == made.manifest["lost_runs"] == [*made.lost]
+    )
+    told = f"Runs that gave nothing: 1; the first, {made.lost[0]}"
+    assert told in beside_answer(made)  # as page and terminal have it
+    assert tomllib.loads(to_toml(made.manifest))["lost_runs"] == [*made.lost]
 
 
 def pause_at(seed, model, count):

@@ -25,7 +25,7 @@ from ampsim.report.page.text import (
 )
 from ampsim.report.saving import page_svg, render
 from ampsim.report.table import answer_cells, answer_titles, columns_folded
-from ampsim.report.verdict import best_rows, verdict
+from ampsim.report.verdict import called_rows, verdict
 from ampsim.report.words import plain
 from ampsim.runs.run import RunTable
 from ampsim.study.provenance import devices_of
@@ -91,7 +91,7 @@ def _answer(forecast: RunTable) -> dict[str, Any]:
             [name, *(one.replace(" ", _FIXED).replace(f"{_FIXED}[", " [") for one in cells)]
             for name, *cells in lines
         ],
-        "best": best_rows(table) if len(lines) > 1 else [],
+        "best": called_rows(table) if len(lines) > 1 else [],
         "notes": _said(lines_below(forecast)),
         "changes": (CHANGES, _said(sentences_under(forecast.manifest, "changes"))),
         "columns": [*bought(forecast), (ALL_COLUMNS, columns_folded(table))],

@@ -158,7 +158,7 @@ def charged(manifest: Mapping[str, Any]) -> list[list[str]]:
 
 def origin_values(manifest: Mapping[str, Any]) -> list[list[str]]:
     """Name and text of each other value of the manifest; a value in a table has a dotted name."""
-    elsewhere = ("assumptions", "costs", "budget", "changes")
+    elsewhere = ("assumptions", "costs", "budget", "changes", "lost_runs")
     rest = {key: manifest[key] for key in manifest if key not in elsewhere}
     rest["placement"] = _without_nodes(rest.get("placement", {}))
     if "placements" in rest:
@@ -254,7 +254,8 @@ def _first_look(forecast: RunTable) -> str:
     if not (names := rows_at_first_look(forecast)):
         return ""
     who = f"{_names(forecast, names)} {'was' if len(names) == 1 else 'were'}"
-    return f"{who} there at the first validation: --validate-every tells if sooner"
+    less = "a smaller " * ("validate_every" in forecast.manifest)
+    return f"{who} there at the first validation: {less}--validate-every tells if sooner"
 
 
 def _ends_of_rates(forecast: RunTable) -> str:
@@ -286,10 +287,11 @@ def _names(forecast: RunTable, names: Sequence[str]) -> str:
 
 
 def beside_answer(forecast: RunTable) -> list[str]:
-    """Tell how rates were made, who may have arrived before the first look, rates at an end."""
-    spent = sentences_under(forecast.manifest, "budget")
+    """Tell of lost runs, how rates were made, who may have arrived before, rates at an end."""
+    lost, spent = (sentences_under(forecast.manifest, key) for key in ("lost_runs", "budget"))
     rates = "" if spent else rates_words(forecast)
-    told = (*spent, rates, _first_look(forecast), _ends_of_rates(forecast))
+    gone = f"Runs that gave nothing: {len(lost)}; the first, {lost[0]}" if lost else ""
+    told = (gone, *spent, rates, _first_look(forecast), _ends_of_rates(forecast))
     return [one for one in (*told, _learnings(forecast)) if one]
 
 
