@@ -287,8 +287,7 @@ class Measured:
     def is_homogeneous(self) -> bool:
         """Whether every time of the rows is in proportion to the fitted numbers."""
         is_known = any(key not in TIMELESS for key in self.table.file.device)
-        waits = any(getattr(row.schedule, "group_wait_s", 0) for row in self.rows)
-        return not is_known and not waits
+        return not (is_known or any(row.schedule.order.group_wait_s for row in self.rows))
 
     def __call__(self, logarithms: Sequence[float]) -> list[float]:
         """Log of simulated over published, for each number of each row."""
@@ -366,6 +365,7 @@ class Calibration:
     fitted: tuple[Fitted, ...]  # these, with their intervals
     points: tuple[Point, ...]  # every published number, in the order of the file
     runs: int  # that the fit took
+    is_least: bool = True  # whether no number moved any more; else steps ran out
 
     @property
     def seen(self) -> list[Point]:
@@ -412,7 +412,7 @@ def calibrate(table: Table, on_run: OnRun | None = None) -> Calibration:
     fitted = tuple(_fitted(table, solution, place) for place in range(len(table.file.fit)))
     device = make_device(table, {one.key: one.value for one in fitted})
     points = predict(rows, device, on_run)
-    return Calibration(table, device, fitted, tuple(points), measured.runs)
+    return Calibration(table, device, fitted, tuple(points), measured.runs, solution.is_least)
 
 
 def predict(rows: Sequence[TableRow], device: Device, on_run: OnRun | None = None) -> list[Point]:

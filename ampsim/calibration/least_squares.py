@@ -55,6 +55,7 @@ class Solution:
     residuals: list[float]  # there
     error: list[float]  # standard error of each; NaN of no more points than parameters
     freedom: int  # points less parameters
+    is_least: bool  # whether nothing moved any more; else steps ran out
 
     @property
     def margins(self) -> list[float]:
@@ -86,7 +87,7 @@ def least_squares(
     low, high = np.array(bounds, float).T
     at: np.ndarray = np.array(start, float)
     found: np.ndarray = np.array(residuals(at.tolist()))
-    damping, slopes = 1e-3, _slopes(residuals, at, found, law, high)
+    damping, moved, slopes = 1e-3, math.inf, _slopes(residuals, at, found, law, high)
     if (fault := _fault(slopes)) is not None:
         raise fault
     for _ in range(ITERATIONS_MAX):
@@ -106,8 +107,8 @@ def least_squares(
             damping *= 10
         if moved < TOLERANCE:
             break
-    error = _errors(slopes, found, weights)
-    return Solution(at.tolist(), found.tolist(), error.tolist(), len(found) - len(at))
+    error = _errors(slopes, found, weights).tolist()
+    return Solution(at.tolist(), found.tolist(), error, len(found) - len(at), moved < TOLERANCE)
 
 
 def _errors(slopes: np.ndarray, found: np.ndarray, weights: Any) -> np.ndarray:

@@ -97,6 +97,7 @@ def page(found: Calibration) -> str:
     """The page in Markdown: the verdict, what was fitted, and every point."""
     file = found.table.file
     placements = dict.fromkeys(one.placement or file.placement for one in file.rows)
+    least = "least" if found.is_least else "not known to be least"
     parts = [
         f"# {markdown.escape(file.name)}: fitted to published throughputs",
         markdown.escape(file.description),
@@ -105,8 +106,8 @@ def page(found: Calibration) -> str:
         _fitted_table(found.fitted),
         f"Every other number is as the file gives it. {file.workers} workers, placement "
         f"{markdown.escape(listed([*placements]))}, mode sleep, seed {file.seed}; the sum of "
-        "squared logarithms of simulated over published throughput is least, by Gauss-Newton with "
-        f"damping, in {found.runs} runs.",
+        f"squared logarithms of simulated over published throughput is {least}, by Gauss-Newton "
+        f"with damping, in {found.runs} runs.",
         "## Beside what was published",
         _point_table(found.points),
         f"Bound: the busiest worker of that pass, its share of the time, and the nodes that take "
@@ -121,7 +122,7 @@ def page(found: Calibration) -> str:
 def verdict(found: Calibration) -> str:
     """Say in a few sentences what the fit found, and how well it predicts."""
     numbers = "; ".join(
-        f"{one.key} = {one.value:.4g}" + (f" ({one.interval})" if one.interval else "")
+        f"{one.key} = {one.value:.4g}" + (one.interval and f" ({one.interval})")
         for one in found.fitted
     )
     text = f"{numbers}. Median error {median_error(found.seen):.1%} over {len(found.seen)} fitted"
@@ -141,20 +142,18 @@ def verdict(found: Calibration) -> str:
     held = [one.key for one in found.fitted if one.is_at_bound]
     if held:
         text = f"Held by a bound of the file, not decided by its rows: {listed(held)}. {text}"
+    if not found.is_least:
+        text = f"The fit ran out of steps: start it at what it found, or bound it closer. {text}"
     return f"{text}."
 
 
 def _fitted_table(fitted: Sequence[Fitted]) -> str:
     headings = ["parameter", "value", "95 % from", "to", "note"]
     lines = [
-        [
-            one.key,
-            f"{one.value:.4g}",
-            *("–" if math.isnan(end) else f"{end:.3g}" for end in (one.low, one.high)),
-            "held by a bound" if one.is_at_bound else "",
-        ]
-        for one in fitted
-    ]
+        [one.key, f"{one.value:.4g}",
+         *("–" if math.isnan(end) else f"{end:.3g}" for end in (one.low, one.high)),
+         "held by a bound" if one.is_at_bound else ""] for one in fitted
+    ]  # fmt: skip
     return markdown.table(headings, lines, left=("parameter", "note"))
 
 

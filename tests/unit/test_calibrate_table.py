@@ -14,8 +14,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ampsim import Amp, load_cluster, load_model, simulate
+from ampsim import Amp, LocalSGD, load_cluster, load_model, simulate
 from ampsim.calibration import Calibration, calibrate, read_table_file
+from ampsim.calibration import least_squares as fitting
 from ampsim.calibration.fit import (
     SIGNS,
     TIMELESS,
@@ -55,6 +56,7 @@ start = 1e-6
 min = 1e-8
 max = 1e-2
 """
+WAITING = LocalSGD(ranks=2, inner=Amp(4, max_group=4, group_wait_s=1e-3))
 SETTINGS = [(1, 16, 1), (1, 128, 2), (2, 64, 4)]
 
 
@@ -183,6 +185,24 @@ def test_a_known_time_breaks_the_law(file):
     known = file.with_name("known.toml")
     known.write_text(text)
     assert not Measured(read_table_file(known), []).is_homogeneous
+    table = read_table_file(file)
+    [waits] = [replace(one, schedule=WAITING) for one in make_rows(table)[:1]]
+    assert not Measured(table, [waits]).is_homogeneous
+
+
+def test_a_fit_that_ran_out_of_steps_says_so_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "ITERATIONS_MAX", 1)
+    path = tmp_path / "table.toml"
+    text = HEAD.split("[fit.step")[0]
+    path.write_text(text + row("one", 1, 16, 1, train_per_s=1e3, is_fitted=True))
+    found = calibrate(read_table_file(path))
+    said = "The fit ran out of steps: start it at what it found, or bound it closer. flop_per_s = "
+    assert verdict(found).startswith(said)
+    assert "throughput is not known to be least, by" in page(found)
+    monkeypatch.undo()
+    found = calibrate(read_table_file(path))
+    assert not verdict(found).startswith("The fit")
+    assert "throughput is least, by" in page(found)
 
 
 def test_every_number_of_a_device_can_be_fitted_or_is_no_time():
