@@ -268,9 +268,10 @@ def costs(cluster: Cluster, schedules: Iterable[Schedule] = ()) -> list[dict[str
     host = "replica averaging, loading of data"
     if cluster.host is None or cluster.is_host_free:
         host = f"controller, {host}"
-    is_dispatched = any(device.dispatch_s for device in cluster.devices)
-    if not is_dispatched and any(isinstance(one, OfProgram) for one in schedules):
-        host += ", control flow of programs"
+    free = {name: not device.dispatch_s for device, name in cluster.kinds.items()}
+    if any(free.values()) and any(isinstance(one, OfProgram) for one in schedules):
+        where = "" if all(free.values()) else f" on {' and '.join(filter(free.get, free))}"
+        host += f", control flow of programs{where}"
     rows.append({"of": "host", "what": host, "kind": "assumed", "text": "take no time"})
     if cluster.memory is not None:
         text = "what heavy nodes keep moves to the host and back over copy lanes"

@@ -160,6 +160,19 @@ def test_a_program_tells_its_lanes_its_host_and_all_that_decides_how_it_runs(nam
     assert told["schedule"] == {"name": name, **asdict(schedule)}
 
 
+def test_control_flow_of_programs_takes_no_time_on_the_devices_that_issue_at_once():
+    devices = [Device(name=one, flop_per_s=1e9, **LANES) for one in "ab"]
+    devices[1] = devices[1].model_copy(update={"dispatch_s": 0.0})
+    for placed in (devices, devices[::-1]):
+        cluster = Cluster(name="c", devices=tuple(placed))
+        (host,) = [
+            row
+            for row in provenance.costs(cluster, [PROGRAMS["dataflow"]()])
+            if row["of"] == "host"
+        ]
+        assert host["what"].endswith(", control flow of programs on b")
+
+
 def test_the_commit_of_a_wheel_is_the_one_written_into_it(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "shipped", lambda kind: tmp_path / kind)
     (tmp_path / "commit.txt").write_text("abc\n", encoding="utf-8")
