@@ -5,14 +5,13 @@ same at the numbers themselves, scales its time to the target, as the ends of in
 (`ampsim.forecasting.intervals`). Where another row becomes first is found by bisection.
 
 The epochs that each row needed are held. Where the learning digests of its two short runs are equal
-it learns the same there, as far as its leading instances tell, and needs as many. Where they
-differ, and of solvers, which have none, nobody knows: it is said apart, and a row is ahead if it is
-so by more than what is a tie.
+it learns the same there, as far as its leading instances tell, and needs as many; so does a
+program, whose order is always one. Where they differ, and of solvers, which have none, nobody
+knows: it is said apart, and a row is ahead if it is so by more than what is a tie.
 
 The number that the answer hangs on most is that of which a change by a tenth moves the ratio of the
 two leading rows most with their work in the same order, by their shares: runs of a tenth more
-differ by their orders, too, and so by several percent either way. What another optimizer would
-change is read off the trials.
+differ by their orders, too. What another optimizer would change is read off the trials.
 
 What each number buys: how much of a row's time hangs on it is read off the path through its short
 run (`ampsim.study.elasticity`); what twice as fast would do, another short run tells.
@@ -31,6 +30,7 @@ from typing import Any, Final, TypeAlias
 
 import pandas as pd
 
+from ampsim.dataflow import OfProgram
 from ampsim.errors import AmpsimError
 from ampsim.forecasting.intervals import Items, items_of
 from ampsim.forecasting.making import rated, short_task
@@ -99,10 +99,10 @@ class Contender:
         Raises:
             AmpsimError: the row does not fit the cluster.
         """
-        made = self._run_on(cluster)
+        made, digest = self._run_on(cluster), self._result.learning_digest
         ratio = rated(made, None)[0].time_s(*self._items) / self.base.time_s(*self._items)
-        digest = made.learning_digest
-        return self.time_s * ratio, digest is not None and digest == self._result.learning_digest
+        is_known = digest is not None or isinstance(self._short.schedule, OfProgram)
+        return self.time_s * ratio, is_known and made.learning_digest == digest
 
     @cached_property
     def differs(self) -> bool:

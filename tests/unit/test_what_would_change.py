@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import ampsim
+from ampsim.dataflow import PROGRAMS
 from ampsim.forecasting.change import (
     SEEDS_DIFFER,
     Contender,
@@ -20,6 +21,7 @@ from ampsim.forecasting.change import (
 from ampsim.forecasting.making import ForecastRuns, entries_of, short_task
 from ampsim.forecasting.tuning import Tuned, no_trials
 from ampsim.hardware import Cluster, Device, Failures, Link
+from ampsim.hardware.load import relinked
 from ampsim.model_parallel import placement_of
 from ampsim.runs import task
 from ampsim.runs.task import Row, RunPlan
@@ -36,6 +38,14 @@ def rows_of(count: int = 1, placement: str = "paper", **settings: Any) -> list[R
     options = RunOptions(placement=placement_of(placement), instances=40, target=0.05)
     plan = RunPlan(ampsim.load_model("mlp", **SMALL, **settings), CLUSTER, options)
     return entries_of(plan, [ampsim.Sequential()] * count)
+
+
+def test_a_program_learns_the_same_on_other_hardware():
+    """It has no digest of an order, as its order is always one; nobody knew, as of solvers."""
+    plan = rows_of()[0].plan
+    entries = entries_of(plan, [PROGRAMS[name]() for name in PROGRAMS])
+    rows = [Contender(one.label, 1.0, (400.0, 0.0), short_task(one, 0)) for one in entries]
+    assert all(one.at(relinked(CLUSTER, latency_s=1e-3))[1] for one in rows)
 
 
 @pytest.mark.parametrize(
