@@ -44,7 +44,7 @@ class Runs(NamedTuple):
 
     train: Run
     valid: Run
-    drawn: set[DrawnRuns]  # who draws in both
+    drawn: set[DrawnRuns]  # who draws in the latter
 
 
 class ProgramEngine:
@@ -79,6 +79,7 @@ class ProgramEngine:
         self._held: Mapping[str, np.ndarray] = {}  # of one that validates, what is to be measured
         self.graph = FlowGraph()
         self._runs: dict[Any, Runs] = {}
+        self._learning: set[DrawnRuns] = set()  # who draws in training
         if self._window is not None:
             self.runs({})
         self.on_items: Callable[[int], None] | None = None
@@ -153,12 +154,13 @@ class ProgramEngine:
 
     def _measured(self, runs: Runs, feeds: Mapping[str, Any]) -> FlowResult:
         """Run an instance of validation: training draws what it draws without."""
-        for one in runs.drawn:
+        drawn = runs.drawn & self._learning
+        for one in drawn:
             one.swap()
         try:
             return self.run(runs.valid[0], feeds)
         finally:
-            for one in runs.drawn:
+            for one in drawn:
                 one.swap()
 
     def _report(self, objective: Objective, done: FlowResult, rows: int) -> LossReport:
@@ -200,8 +202,10 @@ class ProgramEngine:
         if not self._runs:
             self._start()
         plans = self._plan(train), self._plan(valid)
-        drawn = set(_drawn(plans[0])) & set(_drawn(plans[1]))
-        runs = Runs((plans[0], train), (plans[1], valid), drawn)
+        for one in set(_drawn(plans[0])) - self._learning:
+            one.learn()
+            self._learning.add(one)
+        runs = Runs((plans[0], train), (plans[1], valid), set(_drawn(plans[1])))
         if not any(step.node is epoch.node for step in runs.train[0].steps):
             raise GraphError(
                 "train of a program must run what its minimize gives, got an Objective that does "

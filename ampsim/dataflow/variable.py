@@ -412,6 +412,10 @@ class DrawnRuns(Held):
         assert self.value is not None, "a generator has drawn in some number of runs"
         self.value, self._others = self._others, self.value
 
+    def learn(self) -> None:
+        """Let runs that learn begin; those so far measured, as may be where unrolled."""
+        self._others, self.value = self._others + self.value, np.array(0)
+
     def commit(self) -> None:
         """Count a run."""
         assert self.value is not None, "a generator has drawn in some number of runs"

@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ampsim
 from ampsim import flow
+from ampsim.data import ArrayDataset
 from ampsim.errors import GraphError, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device
+from ampsim.nodes import Linear
+from ampsim.optim import sgd
 from ampsim.rng import stream
 
 PAIR = Cluster(
@@ -189,3 +193,54 @@ def test_functions_of_numpy_are_checked():
         r"^gradients: numpy_function-1 .* has no gradient; use flow.stop_gradient",
         slope,
     )
+
+
+def drops_in_some(masked: dict[str, flow.Tensor]) -> flow.Tensor:
+    """Rows with a part dropped where their count is even; a validation drops it always."""
+    count = masked["count"]
+    dice = flow.Generator("dice")
+    some = flow.cond(flow.equal(count % 2, 0), lambda: dice.random() * 2.0, lambda: 1.0)
+    return masked["x"] * some
+
+
+@pytest.mark.parametrize("schedule", [ampsim.Dataflow(), ampsim.Unrolled()])
+def test_validations_change_nothing_that_is_learned(schedule):
+    """Also where they draw in each instance, and training in some; they took turns, unrolled."""
+    numbers = np.random.default_rng(0).random((12, 2))
+    arrays = (numbers, numbers[:, :1])
+    data = ArrayDataset(arrays, arrays, batch=2, dtype="float64")
+
+    def inputs(of: str) -> dict[str, flow.Tensor]:
+        shapes = {"x": (None, 2), "y": (None, 1), "count": ()}
+        kinds = {name: "int64" if name == "count" else "float64" for name in shapes}
+        return {one: flow.input(f"{of} {one}", shapes[one], kinds[one]) for one in shapes}
+
+    def loss(given: dict[str, flow.Tensor], x: flow.Tensor) -> flow.Tensor:
+        off = flow.linear("linear-1", x, 1) - given["y"]
+        return flow.sum(off * off) / 6.0
+
+    def build() -> flow.Objective:
+        given = inputs("valid")
+        return flow.Objective(loss(given, given["x"] * flow.Generator("dice").random()))
+
+    def train(minimize: Any) -> flow.Objective:
+        given = inputs("train")
+        made = loss(given, drops_in_some(given))
+        return flow.Objective(made, done=minimize(made))
+
+    def feed(batch: Any) -> dict[str, Any]:
+        x, y = batch.arrays
+        told = {"x": x, "y": y, "count": int(10 * x[0, 0])}
+        return {f"{of} {name}": one for of in ("train", "valid") for name, one in told.items()}
+
+    model = ampsim.Model(
+        name="m", config=None, make_graph=None, make_layers=lambda: [Linear("linear-1", 2, 1)],
+        make_program=lambda: flow.Program(build, feed, train),
+        make_data=lambda _seed, _count: data, pump=None,
+        optimizer=sgd(0.1), target=0.1, dtype="float64",
+    )  # fmt: skip
+    losses = [
+        ampsim.simulate(model, "tflops-1", schedule, validate_every=every).epochs["loss"][0]
+        for every in (None, 2)
+    ]
+    assert losses[0] == losses[1]
