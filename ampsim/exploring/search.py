@@ -71,7 +71,7 @@ def search(
         subject_to: conditions such as "peak_bytes <= 16e9" on columns, as of `solve`.
         trials: points to try.
         budget_s: seconds after which it ends; None for none.
-        repeats: seeds of each point, of which values are medians; what is timed is of the first.
+        repeats: seeds of each point; values are medians, of peak_bytes the most, epoch_s the first.
         in_flight: points that are asked for before any of them is told.
         sampler: "tpe", or "random".
         prunes: whether a point is left as soon as it is dominated (`ampsim.exploring.trials`).

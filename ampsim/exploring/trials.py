@@ -45,10 +45,8 @@ def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
         if name not in known:
             raise OptionError(f"minimise: {one_of('column', name, [*known, *SHORT])}")
     if not found or len(set(found)) < len(found):
-        given = ",".join(names) or "none"
-        raise OptionError(
-            f"minimise must name columns that differ, such as time_s,dollars, got {given}"
-        )
+        told = "minimise must name columns that differ, such as time_s,dollars"
+        raise OptionError(f"{told}, got {','.join(names) or 'none'}")
     return found
 
 
@@ -119,6 +117,13 @@ class _Candidate:
     def epochs_max(self) -> int:
         """The most epochs of its runs."""
         return self.row.plan.options.epochs
+
+    @property
+    def columns(self) -> dict[str, float | None]:
+        """Values of timing, but the most memory that a run of any seed has taken so far."""
+        tables = [run.peak_memory["bytes"] for run in self.runs.values()]
+        peak = max((int(of.max()) for of in tables if len(of)), default=self.timed.peak_bytes)
+        return {**self.timed.columns, "peak_bytes": peak}
 
     def per_epoch(self, name: str) -> float | None:
         """Return an epoch's part of an objective; None where it has none, or that is unknown."""
@@ -205,9 +210,8 @@ class Evaluator:
         """After how many epochs a run that has not arrived is dominated, as its first one tells."""
 
         def needed(value: float, rate: float | None, own: float) -> float:
-            if rate is None:
-                return 1.0 if value <= own else math.inf
-            return value / rate if rate else math.inf
+            without = 1.0 if rate is None and value <= own else math.inf
+            return value / rate if rate else without
 
         own, rates = self._values(one), list(map(one.per_epoch, self.aim.objectives))
         enough = min(max(1.0, *map(needed, known, rates, own)) for known in front)
@@ -215,30 +219,26 @@ class Evaluator:
 
     def _settled(self, one: _Candidate) -> PointOutcome:
         runs, goal = [one.runs[seed] for seed in self.aim.seeds], one.row.plan.goal
-        columns = {**row_of(one.row.label, goal, runs), **one.timed.columns}
+        columns = {**row_of(one.row.label, goal, runs), **one.columns}
         best, worst = goal.metric.best_column, -math.inf if goal.metric.is_rising else math.inf
         own = [row_of("", goal, [run])[best] for run in runs]  # of a table's row it is the luckiest
         columns[best] = finite(median(worst if of is None else of for of in own))
         if columns["time_to_target_s"] is None and self.aim.has_target:
             return PointOutcome("not reached", self._values(one), 1.0, len(runs))
-        return self.aim.judged(
-            one.row.label, self._values(one, is_settled=True), columns, len(runs)
-        )
+        values = self._values(one, is_settled=True)
+        return self.aim.judged(one.row.label, values, columns, len(runs))
 
     def _values(self, one: _Candidate, *, is_settled: bool = False) -> Values:
         """Medians over all seeds; as long as it is not settled, what the point takes at least."""
         found = list[float]()
         for name in self.aim.objectives:
-            known = one.per_epoch(name) if name in SPENT else one.timed.columns[name]
+            known = one.per_epoch(name) if name in SPENT else one.columns[name]
             if known is None:
                 what = "their prices" if name.startswith("cost") else "what it takes"
-                raise OptionError(
-                    f"minimise: {name} is unknown of {one.row.label}; its devices' files must say "
-                    f"{what}, or leave it out"
-                )
+                told = f"{name} is unknown of {one.row.label}; its devices' files must say {what}"
+                raise OptionError(f"minimise: {told}, or leave it out")
             if name in SPENT:
-                seeds = self.aim.seeds
-                known = median(one.taken(name, seed, is_settled=is_settled) for seed in seeds)
+                known = median(one.taken(name, s, is_settled=is_settled) for s in self.aim.seeds)
             found.append(float(known))
         return tuple(found)
 
