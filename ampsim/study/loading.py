@@ -163,6 +163,7 @@ def with_options(model: Model, options: Mapping[str, Any]) -> Model:
 
     Raises:
         OptionError: no file built the model, it was changed since, or a value does not fit.
+        FileFormatError: the file has changed since.
         UnknownNameError: no such option.
     """
     source = _SOURCES.get(type(model.config).__module__)
@@ -174,6 +175,8 @@ def with_options(model: Model, options: Mapping[str, Any]) -> Model:
             "file that gives it its own"
         )
     kept = {one.name: getattr(model.config, one.name) for one in dataclasses.fields(model.config)}
+    if not os.path.isfile(source.path) or source.path.read_bytes() != source.content:
+        raise FileFormatError(f"{source.path} has changed since {model.name} was read; begin again")
     return load_model(source.path, **{**kept, **options})
 
 
@@ -265,12 +268,13 @@ def execute(path: Path, shown: str, expected: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
+        content = there.read_bytes()  # bytecode that Python keeps may be of a second's other file
+        exec(compile(content, there, "exec", dont_inherit=True), module.__dict__)
     except OURS_TO_PASS:
         raise
     except BaseException as error:
         raise FileFormatError(f"{path}: cannot be executed{where(error, path)}") from error
-    _SOURCES[name] = ModelSource(there, there.read_bytes())
+    _SOURCES[name] = ModelSource(there, content)
     return module
 
 
@@ -424,7 +428,8 @@ def _made(sources: dict[str, ModelSource], content: bytes) -> Model:
             module = importlib.util.module_from_spec(spec)
             sys.modules[name] = module
             with single_threaded():
-                exec(compile(source.content, source.path, "exec"), module.__dict__)
+                code = compile(source.content, source.path, "exec", dont_inherit=True)
+                exec(code, module.__dict__)
             _SOURCES[name] = source
         model = object.__new__(Model)
         vars(model).update(pickle.loads(content))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 from typing import Any
 
 import pytest
 
 import ampsim
-from ampsim.errors import AmpsimError
+from ampsim.assets import locate
+from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.exploring.axes import (
     DEVICE_NUMBERS,
     Axis,
@@ -233,6 +235,20 @@ def test_options_of_another_file_s_model_that_a_file_hands_on_cannot_vary(setup,
     )
     with pytest.raises(AmpsimError, match=r"not those of mine, .* or has another file's config;"):
         axes_of(["model.hidden=8"], setup._replace(model=ampsim.load_model(path)))
+
+
+def test_points_of_a_model_file_that_has_changed_are_refused(setup, tmp_path):
+    """Else points of two models would stand side by side."""
+    path = tmp_path / "mine.py"
+    shutil.copyfile(locate("models", "rnn"), path)
+    changing = setup._replace(model=ampsim.load_model(path))
+    assert setup_at(changing, {"model.hidden": 8}).model.origin == changing.model.origin
+    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    for _ in range(2):
+        with pytest.raises(
+            FileFormatError, match=f"^{re.escape(str(path))} has changed since rnn was read; begin"
+        ):
+            setup_at(changing, {"model.hidden": 8})
 
 
 def test_values_that_only_three_keys_together_allow_are_axes(setup):

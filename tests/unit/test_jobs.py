@@ -181,7 +181,8 @@ def test_what_a_model_prints_in_a_process_is_kept_from_the_output_as_at_home(
 def test_threads_that_take_a_model_at_once_take_the_whole_file(tmp_path, monkeypatch):
     """Threads of a worker, or of a user's own executor; there the file is loaded already."""
     path = tmp_path / "mine.py"
-    path.write_text("import time\ntime.sleep(0.05)\n" + OF_ONE_S_OWN)
+    types = "\nassert Config.__annotations__ == {'hidden': int}\n"  # as of this file alone
+    path.write_text("import time\ntime.sleep(0.05)\n" + OF_ONE_S_OWN + types)
     model = ampsim.load_model(path)
     content = bytes_of(model)
     with ThreadPoolExecutor(4) as pool:

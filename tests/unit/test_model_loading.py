@@ -1,6 +1,8 @@
 """Model files: a stranger's file and the shipped one, and one clear line for each mistake."""
 
+import os
 import re
+import sys
 import textwrap
 
 import pytest
@@ -237,6 +239,16 @@ def test_a_build_that_is_a_coroutine_leaves_no_warning_behind(write):
 def test_a_small_file_of_ones_own_is_a_model(write):
     model = load_model(write(CONFIG + GRAPH), width="3")
     assert model.parameters()["linear.weight"].shape == (4, 3)
+
+
+def test_a_file_of_the_same_length_and_second_is_read_and_not_the_bytecode_of_the_other(
+    write, monkeypatch
+):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for width in (2, 3):
+        path = write(CONFIG.replace("= 2", f"= {width}") + GRAPH)
+        os.utime(path, (1e9, 1e9))
+        assert load_model(path).parameters()["linear.weight"].shape == (4, width)
 
 
 def test_an_exception_while_the_graph_is_built_is_told_by_line(write):
