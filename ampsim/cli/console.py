@@ -265,19 +265,20 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
 
 
 def _own_file(json: str, typed: dict[str, Any]) -> AbstractContextManager[Any]:
-    """Try the file of --json; an OptionError where another argument names it, too."""
+    """Try the file of --json; an OptionError where another argument names it, or its folder."""
     place = os.path.realpath(os.path.expanduser(json.replace("\0", "")))  # is told below
-    others = [value for name, value in typed.items() if name != "json"]
-    for one in (str(one) for value in others for one in sequence(value) or [value]):
-        file = os.path.expanduser(re.sub(r"(?<=\.py):\w+$|\0", "", one))
-        if "." in file and os.path.realpath(file) == place:
-            came = f"got {json!r}, and {one!r} besides; name another"
-            raise OptionError(f"--json must be a file of its own, {came}")
-    if out := str(typed.get("out") or "").replace("\0", ""):
-        out = os.path.realpath(os.path.expanduser(out))
-        if place == out or (os.path.dirname(place) == out and not place.endswith(".json")):
-            came = f"got {json!r}, in the folder of --out; name one that ends in .json"
-            raise OptionError(f"--json must be a file of its own, {came}")
+    others = {name: value for name, value in typed.items() if name not in ("json", "data")}
+    for name, value in others.items():
+        for one in filter(None, map(str, sequence(value) or [value])):
+            file = os.path.expanduser(re.sub(r"(?<=\.py):\w+$|\0", "", one))
+            is_file = "." in file or name == "out"
+            file = os.path.realpath(file)
+            if file == os.path.dirname(place) and not place.endswith(".json"):
+                came = f"got {json!r}, in the folder {one!r}; name one that ends in .json"
+                raise OptionError(f"--json must be a file of its own, {came}")
+            if is_file and file == place:
+                came = f"got {json!r}, and {one!r} besides; name another"
+                raise OptionError(f"--json must be a file of its own, {came}")
     return prepared_file(json)
 
 
