@@ -124,6 +124,7 @@ MISTAKES = {
     "run rnn --out o --json o": "--json must be a file of its own, got 'o', and 'o' besides",
     "run rnn --out o --json ./o/manifest.toml": "got './o/manifest.toml', in the folder 'o'",
     "forecast --out o --json o/forecast.csv": "folder 'o'; name one that ends in .json$",
+    "run rnn --json run-rnn/manifest.toml": "in the folder '/.*/run-rnn'; name one that ends",
     "compare a b --json b/manifest.toml": "in the folder 'b'; name one that ends in .json$",
     "gantt a/. --out x.png --json a/spans.parquet": "in the folder 'a/.'; name one that ends",
     "report ./own --json own/recipe.toml": "in the folder './own'; name one that ends in",
