@@ -45,10 +45,10 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(given).expanduser()
     except RuntimeError as error:
-        home = given.split(os.sep, 1)[0]
+        home = Path(given).parts[0]
         raise UnknownNameError(
-            f"no home folder {home!r}, got path {given!r}; write the folder out, or "
-            f"{os.path.join(os.curdir, given)!r} for a name that begins so"
+            f"no home folder {home!r}, got path {given!r}; write the folder out, or the whole path "
+            "of a name that begins so"
         ) from error
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ampsim.errors import OutputError
+from ampsim.errors import OutputError, UnknownNameError
 from ampsim.files import (
+    expanded,
     prepare_folder,
     prepared_file,
     replacing,
@@ -155,6 +156,16 @@ def test_a_folder_is_created_with_its_parents_and_left_empty(tmp_path: Path) -> 
     assert folder == tmp_path / "a" / "b"
     assert os.listdir(folder) == []
     assert prepare_folder(str(folder)) == folder
+
+
+def test_a_name_that_begins_as_a_home_folder_does_is_a_name_by_its_whole_path(
+    tmp_path: Path,
+) -> None:
+    said = "no home folder '~my.py', .* or the whole path of a name that begins so$"
+    for given in ("~my.py", "./~my.py"):  # which is the former to pathlib
+        with pytest.raises(UnknownNameError, match=said):
+            expanded(given)
+    assert expanded(f"{tmp_path}/~my.py") == tmp_path / "~my.py"
 
 
 def test_a_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
