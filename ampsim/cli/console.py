@@ -266,19 +266,20 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
 
 def _own_file(json: str, typed: dict[str, Any]) -> AbstractContextManager[Any]:
     """Try the file of --json; an OptionError where another argument names it, or its folder."""
-    place = os.path.realpath(os.path.expanduser(json.replace("\0", "")))  # is told below
-    folder, usual = os.path.dirname(place), (f"{_CONTEXT.get().command.name}-", "calibration-")
-    others = {name: value for name, value in typed.items() if name not in ("json", "data")}
-    if not others.get("out") and os.path.basename(folder).startswith(usual):
-        others["out"] = folder
-    for name, value in others.items():
-        for one in filter(None, map(str, sequence(value) or [value])):
-            file = os.path.realpath(os.path.expanduser(re.sub(r"(?<=\.py):\w+$|\0", "", one)))
-            is_in = file == folder and not place.endswith(".json")
-            if is_in or (file == place and ("." in one or name == "out")):
-                of_folder = f"in the folder {one!r}; name one that ends in .json"
-                came = of_folder if is_in else f"and {one!r} besides; name another"
-                raise OptionError(f"--json must be a file of its own, got {json!r}, {came}")
+    with contextlib.suppress(FileNotFoundError):  # one is in a folder that is gone
+        place = os.path.realpath(os.path.expanduser(json.replace("\0", "")))  # is told below
+        folder, usual = os.path.dirname(place), (f"{_CONTEXT.get().command.name}-", "calibration-")
+        others = {name: value for name, value in typed.items() if name not in ("json", "data")}
+        if not others.get("out") and os.path.basename(folder).startswith(usual):
+            others["out"] = folder
+        for name, value in others.items():
+            for one in filter(None, map(str, sequence(value) or [value])):
+                file = os.path.realpath(os.path.expanduser(re.sub(r"(?<=\.py):\w+$|\0", "", one)))
+                is_in = file == folder and not place.endswith(".json")
+                if is_in or (file == place and ("." in one or name == "out")):
+                    of_folder = f"in the folder {one!r}; name one that ends in .json"
+                    came = of_folder if is_in else f"and {one!r} besides; name another"
+                    raise OptionError(f"--json must be a file of its own, got {json!r}, {came}")
     return prepared_file(json)
 
 

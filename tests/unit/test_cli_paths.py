@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -157,3 +158,14 @@ def test_a_path_that_leads_to_nothing_of_use_is_one_line(command, place, kind, c
         return
     assert (ended.code, ended.out) == (2, ""), ended
     assert ended.err.startswith("ampsim: ") and ended.err.count("\n") == 1, ended.err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a folder that can go while one is in it")
+def test_a_file_of_json_in_a_folder_that_is_gone_is_one_line(call, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert call("devices", "p100", "--json", str(tmp_path / "x.json")).code == 0
+    code, _, said = call("devices", "p100", "--json", "x.json")
+    assert code == 2
+    assert re.fullmatch(r"ampsim: cannot write in folder \.: its folder does not exist; .*\n", said)
