@@ -433,3 +433,22 @@ def test_what_for_says_anew_is_not_dropped_without_a_word(given, over, said):
 def test_a_schedule_does_not_say_beside_for_how_many_are_in_flight():
     with pytest.raises(OptionError, match=r"amp:4 says max_active_keys itself, got 2 besides"):
         noted({}, "amp:4,gpipe", "max_active_keys=2,4")
+
+
+def test_memory_is_that_of_the_seed_that_takes_most_and_a_condition_is_of_it():
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    model = ampsim.load_model("rnn", hidden=8, replicas=2, batch=20)
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    how: dict[str, Any] = {"instances": 200, "target": 0.1, "max_epochs": 4}
+    over = {"over": {"max_active_keys": [4]}, "minimise": "time_s,peak_bytes"}
+
+    def tried(repeats: int, **more: Any) -> Any:
+        given = {**over, **how, **more, "repeats": repeats, "trials": 1}
+        return ampsim.search(model, cluster, [ampsim.Amp()], **given).table.loc[0]
+
+    first, every = tried(1), tried(3)
+    made = ampsim.forecast(model, cluster, [ampsim.Amp(4)], repeats=3, **how).table.loc[0]
+    assert first["outcome"] == every["outcome"] == "complete"
+    assert every["peak_bytes"] == made["peak_bytes"] > first["peak_bytes"]
+    bound = tried(3, subject_to=f"peak_bytes <= {first['peak_bytes']}")
+    assert bound["outcome"] == "infeasible"

@@ -140,23 +140,6 @@ def learned(setup: Setup) -> Any:
     return ampsim.search(*setup, **LEARNS)
 
 
-def test_memory_is_that_of_the_seed_that_takes_most_and_a_condition_is_of_it(setup):
-    model = ampsim.load_model("rnn", hidden=8, replicas=2, batch=20)
-    how: dict[str, Any] = {"instances": 200, "target": 0.1, "max_epochs": 4}
-    over = {"over": {"max_active_keys": [4]}, "minimise": "time_s,peak_bytes"}
-
-    def tried(repeats: int, **more: Any) -> Any:
-        given = {**over, **how, **more, "repeats": repeats, "trials": 1}
-        return ampsim.search(model, setup.cluster, [ampsim.Amp()], **given).table.loc[0]
-
-    first, every = tried(1), tried(3)
-    made = ampsim.forecast(model, setup.cluster, [ampsim.Amp(4)], repeats=3, **how).table.loc[0]
-    assert first["outcome"] == every["outcome"] == "complete"
-    assert every["peak_bytes"] == made["peak_bytes"] > first["peak_bytes"]
-    bound = tried(3, subject_to=f"peak_bytes <= {first['peak_bytes']}")
-    assert bound["outcome"] == "infeasible"
-
-
 def test_what_is_pruned_is_not_on_the_front_and_the_front_is_the_same(setup, learned):
     pruned = learned
     whole = ampsim.search(*setup, **LEARNS, prunes=False)
