@@ -112,7 +112,10 @@ class ProgramEngine:
         observer, now_s = self._observer, self._settings.clock.now
         if observer is None:
             return self._pass(batches, None)
-        observer.on_items, observer._held = self.on_items, self.parameters
+        held = {node.name: node.attributes["held"] for node in self.graph.variables}
+        counts = {name for name, one in held.items() if isinstance(one, DrawnRuns)}
+        observer._held = {key: of for key, of in self.parameters.items() if key not in counts}
+        observer.on_items = self.on_items
         if observer._runs:
             set_variables(observer.graph, observer._held)
         return replace(observer._pass(batches, None), start_s=now_s, end_s=now_s)

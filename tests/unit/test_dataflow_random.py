@@ -16,6 +16,7 @@ from ampsim.hardware import Cluster, Device
 from ampsim.nodes import Linear
 from ampsim.optim import sgd
 from ampsim.rng import stream
+from ampsim.study.simulation import Simulation
 
 PAIR = Cluster(
     name="pair",
@@ -244,3 +245,12 @@ def test_validations_change_nothing_that_is_learned(schedule):
         for every in (None, 2)
     ]
     assert losses[0] == losses[1]
+    timed, off = (
+        Simulation(model, ampsim.load_cluster("tflops-1"), schedule, times_validation=is_timed)
+        for is_timed in (True, False)
+    )
+    for _epoch in range(3):
+        timed.run_epoch()
+        off.run_epoch()
+    for column in ("loss", "valid_loss"):
+        assert off.result().epochs[column].equals(timed.result().epochs[column])
