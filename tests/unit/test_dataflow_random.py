@@ -204,9 +204,8 @@ def drops_in_some(masked: dict[str, flow.Tensor]) -> flow.Tensor:
     return masked["x"] * some
 
 
-@pytest.mark.parametrize("schedule", [ampsim.Dataflow(), ampsim.Unrolled()])
-def test_validations_change_nothing_that_is_learned(schedule):
-    """Also where they draw in each instance, and training in some; they took turns, unrolled."""
+def drawing() -> ampsim.Model:
+    """A model of which each validation draws, and training in some instances."""
     numbers = np.random.default_rng(0).random((12, 2))
     arrays = (numbers, numbers[:, :1])
     data = ArrayDataset(arrays, arrays, batch=2, dtype="float64")
@@ -234,12 +233,18 @@ def test_validations_change_nothing_that_is_learned(schedule):
         told = {"x": x, "y": y, "count": int(10 * x[0, 0])}
         return {f"{of} {name}": one for of in ("train", "valid") for name, one in told.items()}
 
-    model = ampsim.Model(
+    return ampsim.Model(
         name="m", config=None, make_graph=None, make_layers=lambda: [Linear("linear-1", 2, 1)],
         make_program=lambda: flow.Program(build, feed, train),
         make_data=lambda _seed, _count: data, pump=None,
         optimizer=sgd(0.1), target=0.1, dtype="float64",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", [ampsim.Dataflow(), ampsim.Unrolled()])
+def test_validations_change_nothing_that_is_learned(schedule):
+    """Nor does it matter whether they are on the clock; they took turns with it, unrolled."""
+    model = drawing()
     losses = [
         ampsim.simulate(model, "tflops-1", schedule, validate_every=every).epochs["loss"][0]
         for every in (None, 2)
