@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final, Unpack
 
 import pandas as pd
 
-from ampsim.code_digest import digest_of_value
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring import axes
 from ampsim.exploring.condition import Condition, condition_of
@@ -32,6 +31,7 @@ from ampsim.runs.task import Row
 from ampsim.study.provenance import about, data_files
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
 from ampsim.units import format_percent, unit_of
+from ampsim.user_code import digest_of_value
 
 TRIALS: Final = 100  # points tried, unless told otherwise (chosen: ten times what is at random)
 REPEATS: Final = 3  # seeds of each point (chosen: two of them decide a median)

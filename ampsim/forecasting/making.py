@@ -26,7 +26,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ampsim.code_digest import digest_of_value
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
 from ampsim.forecasting.intervals import Spread, Spreading, Throughputs, ends_of
@@ -51,6 +50,7 @@ from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Simulation
 from ampsim.study.training import Training
 from ampsim.text import note_with
+from ampsim.user_code import digest_of_value
 
 
 def require_fit(

@@ -19,7 +19,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from ampsim.code_digest import add_value, digest_of_value, own_code
 from ampsim.data import DATASETS
 from ampsim.data_parallel import Solver
 from ampsim.dataflow import OfProgram
@@ -34,6 +33,7 @@ from ampsim.study.model import Model, job_of
 from ampsim.study.process_settings import fixed_settings, linear_algebra
 from ampsim.study.provenance import code_digest, data_files
 from ampsim.study.user_data import UserData
+from ampsim.user_code import add_value, digest_of_value, own_code
 
 Learning: TypeAlias = Literal["live", "apart", "batched"]
 """How a run with numbers learns: step by step as its clock goes, or from the order afterwards,

@@ -34,14 +34,13 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from ampsim.arguments import checked
 from ampsim.assets import locate, shipped
-from ampsim.code_digest import digest_of_imports
 from ampsim.data import MissingDataError
 from ampsim.errors import AmpsimError, FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.options import COUNT_MAX
 from ampsim.study.model import Model, digest_of
 from ampsim.study.process_settings import single_threaded
 from ampsim.text import short
-from ampsim.user_code import OURS_TO_PASS, text_of
+from ampsim.user_code import OURS_TO_PASS, digest_of_imports, text_of
 
 T = TypeVar("T")
 

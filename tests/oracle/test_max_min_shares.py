@@ -12,7 +12,7 @@ from ampsim.clock import SimClock
 from ampsim.hardware import Cluster, Device, Ports, Share, Way
 from ampsim.machine import Fabric, max_min
 from ampsim.machine.channel import Transfers
-from ampsim.machine.fabric import FairChannel, FairShares
+from ampsim.machine.fair_share import FairChannel, FairShares
 from ampsim.machine.max_min import Capacity, Flow, shares_of
 from ampsim.trace import START, Recorder
 
