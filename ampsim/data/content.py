@@ -91,20 +91,19 @@ def read_lines(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
     """The lines of a UTF-8 text with their numbers, from 1, without those that are blank.
 
     A line ends at a line feed and nowhere else: a text may hold other letters that some count as
-    the end of a line.
+    the end of a line. A mark of its encoding may stand before the first.
 
     Raises:
         FileFormatError: it cannot be read, is cut off, damaged, empty or not UTF-8, or a line has
-            more than `LINE_LETTERS_MAX` letters.
+            more than `LINE_LETTERS_MAX` letters or a carriage return within.
     """
     content = read_bytes(path)
     try:
-        text = content.decode("utf-8")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
+        number, wrong = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
         raise FileFormatError(
-            f"{path}: line {number}: expected UTF-8 text, got byte 0x{content[error.start]:02x};"
-            " save it as UTF-8"
+            f"{path}: line {number}: expected UTF-8 text, got byte 0x{wrong:02x}; save it as UTF-8"
         ) from error
     numbered = enumerate(text.split("\n"), 1)
     lines = [(number, line) for number, line in numbered if line and not line.isspace()]
@@ -115,6 +114,11 @@ def read_lines(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
             raise FileFormatError(
                 f"{path}: line {number}: expected a sentence, of at most {LINE_LETTERS_MAX} "
                 f"letters, got {len(line)}; are line ends missing?"
+            )
+        if "\r" in line.rstrip("\r"):
+            raise FileFormatError(
+                f"{path}: line {number}: expected lines that end in a line feed, got a carriage "
+                "return within one; save it with other line ends"
             )
     return lines
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -122,6 +123,7 @@ def read_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, width: in
                         f"{path}: line {number}: expected fewer than {LINE_BYTES_MAX} bytes; is it "
                         "in GloVe's form?"
                     )
+                line = line.removeprefix(BOM_UTF8) if number == 1 else line
                 word, _, rest = line.rstrip().partition(b" ")
                 row = ids.get(word, -1)
                 if number > 1 and (row < 0 or found[row] or _goes_on(rest, width)):

@@ -58,10 +58,10 @@ def read_tagged(path: str | os.PathLike[str]) -> list[Tagged]:
 
 
 def _parse(line: str, where: str) -> Tagged:
-    tokens = [token for token in line.rstrip("\r").split(" ") if token]
+    tokens = [token for token in line.rstrip("\r").replace("\t", " ").split(" ") if token]
     pairs = [token.rpartition("|") for token in tokens]
     for token, (word, _, tag) in zip(tokens, pairs, strict=True):
-        if not (word and tag):
+        if not word or tag.split() != [tag]:
             raise FileFormatError(f"{where}: expected word|TAG, got {short(token)}")
     return Tagged([word for word, _, _ in pairs], [tag for _, _, tag in pairs])
 

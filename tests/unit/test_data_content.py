@@ -48,6 +48,17 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("tagged", "a|O\n"), ("trees", "(3 a)\n"), ("vectors", "a 1 2 3\n")]
+)
+def test_a_mark_of_the_encoding_is_no_part_of_a_word(tmp_path: Path, name: str, text: str) -> None:
+    path, found = tmp_path / "text", list[str]()
+    for content in (text, "\ufeff" + text):
+        path.write_text(content, encoding="utf-8")
+        found.append(str(READERS[name](path)))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 @pytest.mark.parametrize("line", ["x", "(", "(x", "(3 (2 ", "a b", "a|", "x" * 999 + " ", ") "])
 def test_a_line_of_megabytes_is_not_told_whole(

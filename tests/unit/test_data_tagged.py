@@ -23,13 +23,16 @@ def test_a_token_is_split_at_its_last_bar(tmp_path: Path) -> None:
 
 
 def test_lines_may_end_as_on_other_systems_and_have_spaces_to_spare(tmp_path: Path) -> None:
-    assert read(tmp_path, "a|O  b|O \r\nc|O") == [
-        Tagged(["a", "b"], ["O", "O"]),
-        Tagged(["c"], ["O"]),
-    ]
+    two = [Tagged(["a", "b"], ["O", "O"]), Tagged(["c"], ["O"])]
+    for text in ("a|O  b|O \r\nc|O", "a|O\tb|O\t\nc|O", "\ufeffa|O b|O\nc|O"):
+        assert read(tmp_path, text) == two
+    with pytest.raises(
+        FileFormatError, match="line 2: expected lines that end in a line feed, got"
+    ):
+        read(tmp_path, "d|O\na|O b|O\rc|O")
 
 
-@pytest.mark.parametrize("token", ["word", "|O", "word|", "|"])
+@pytest.mark.parametrize("token", ["word", "|O", "word|", "|", "word|O\xa0"])
 def test_a_token_without_word_or_tag_is_refused_with_its_line(tmp_path: Path, token: str) -> None:
     with pytest.raises(FileFormatError) as caught:
         read(tmp_path, f"a|O\na|O {token} b|O\n")
