@@ -15,7 +15,7 @@ from ampsim.report.words import plain, told_apart
 from ampsim.runs.run import Run, RunTable
 from ampsim.study.bound_words import fitting
 from ampsim.text import distinct, marked
-from ampsim.trace import COMPUTE_LANE, LANES
+from ampsim.trace import COMPUTE_LANE, COPY_OUT_LANE, LANES
 from ampsim.units import format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -271,6 +271,12 @@ def hosts_in(frames: Iterable[DataFrame]) -> Hosts:
     for worker, node in sorted(busy_s, key=lambda one: -busy_s[one]):
         found.setdefault(worker, []).append(node)
     return found
+
+
+def under_way(spans: Any) -> DataFrame:
+    """The spans that have an instance under way: no update or copy out, which may outlast it."""
+    is_own = (spans["instance"] >= 0) & (spans["direction"] != "update")
+    return spans[is_own & (spans["lane"] != LANES[COPY_OUT_LANE]) if "lane" in spans else is_own]
 
 
 def _computed(spans: DataFrame) -> DataFrame:

@@ -34,6 +34,7 @@ from ampsim.report.frames import (
     row_numbers,
     texts,
     thread_name,
+    under_way,
 )
 from ampsim.report.style import BOXES
 from ampsim.report.words import plain, told_apart
@@ -179,8 +180,7 @@ def _finish_s(spans: DataFrame, instances: int) -> float:
     """When `instances` instances have finished, with the updates that began until then."""
     end_s = floats(spans, "end_s")
     is_update = np.asarray(spans["direction"], dtype=np.str_) == "update"
-    untyped: Any = spans
-    counted = untyped[~is_update & (integers(spans, "instance") >= 0)]
+    counted: Any = under_way(spans)
     if not len(counted):
         return float(np.max(end_s))
     last_s = counted.groupby("instance")["end_s"].max().sort_values()
@@ -190,7 +190,6 @@ def _finish_s(spans: DataFrame, instances: int) -> float:
 
 
 ARROWS_MAX = 200  # chosen: more hide what they join; of more, every second, third, ... is drawn
-_HOST = -1
 _TRANSFER: Final = {
     "source_worker": "source", "target_worker": "target", "start_s": "start_s", "end_s": "end_s",
     "bytes": "bytes",
@@ -205,9 +204,8 @@ def arrows_in(transfers: Sequence[DataFrame], window_s: Window) -> DataFrame:
     if not transfers:
         return DataFrame(columns=list(_TRANSFER.values()))
     rows: Any = joined([chunk[list(_TRANSFER)] for chunk in transfers])
-    ends = [integers(rows, f"{end}_worker") for end in ("source", "target")]
-    chosen = _are_in(rows, window_s) & (ends[0] != _HOST) & (ends[1] != _HOST)
-    return rows[chosen].rename(columns=_TRANSFER)
+    is_between = (rows["source_worker"] >= 0) & (rows["target_worker"] >= 0)
+    return rows[_are_in(rows, window_s) & is_between].rename(columns=_TRANSFER)
 
 
 def ends_of(every: Iterable[DataFrame]) -> set[int]:

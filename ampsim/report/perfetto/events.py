@@ -27,6 +27,7 @@ from ampsim.report.frames import (
     integers,
     row_name,
     texts,
+    under_way,
 )
 from ampsim.report.words import IN_FULL, plain
 
@@ -217,16 +218,14 @@ class InFlight:
         self._last_ns = np.empty(0, dtype=np.int64)
 
     def take(self, spans: DataFrame) -> None:
-        """Add a chunk of spans; updates do not keep an instance in flight."""
-        direction = np.asarray(spans["direction"], dtype=np.str_)
-        instance = integers(spans, "instance")
-        counted = (direction != "update") & (instance >= 0)
-        instance = instance[counted]
-        if not len(instance):
+        """Add a chunk of spans."""
+        counted = under_way(spans)
+        if not len(counted):
             return
+        instance = integers(counted, "instance")
         self._grow(int(instance.max()) + 1)
-        np.minimum.at(self._first_ns, instance, in_nanoseconds(floats(spans, "start_s")[counted]))
-        np.maximum.at(self._last_ns, instance, in_nanoseconds(floats(spans, "end_s")[counted]))
+        np.minimum.at(self._first_ns, instance, in_nanoseconds(floats(counted, "start_s")))
+        np.maximum.at(self._last_ns, instance, in_nanoseconds(floats(counted, "end_s")))
 
     def events(self, pid: int) -> Iterator[list[str]]:
         """Lines of the counter, one for each change."""
@@ -365,7 +364,6 @@ def _label(name: str, source: str, target: str) -> tuple[str, str]:
     return f'"name":{quoted(name)},"cat":"transfer"', ends
 
 
-_NO_CATEGORY: Final = ("worker", "time_s", "bytes")
 _BEHIND: Final = 1 << 20
 """Added to a worker's number for the order of its track of outages: these come behind workers."""
 
@@ -414,7 +412,7 @@ def memory_events(memory: DataFrame, pid: int) -> Iterator[list[str]]:
 
     Each is the fullest moment of a stretch of time, as in `Result.memory`.
     """
-    categories = [str(name) for name in memory.columns if name not in _NO_CATEGORY]
+    categories = [str(name) for name in memory.columns if name not in ("worker", "time_s", "bytes")]
     for chunk in sliced([memory]):
         parts = {name: integers(chunk, name).tolist() for name in categories}
         workers = integers(chunk, "worker").tolist()

@@ -61,9 +61,6 @@ from ampsim.report.perfetto.events import (
 from ampsim.report.style import DIRECTIONS
 from ampsim.report.words import IN_FULL, plain
 
-_BUFFER_BYTES = 1 << 20
-_TIME = "virtual, whole nanoseconds"
-
 
 @dataclass(frozen=True, slots=True)
 class Trace:
@@ -139,9 +136,10 @@ def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = ""
     count, flows = 0, Flows()
     with (
         replacing(path) as temporary,
-        open(temporary, "w", encoding="ascii", newline="\n", buffering=_BUFFER_BYTES) as file,
+        open(temporary, "w", encoding="ascii", newline="\n", buffering=1 << 20) as file,
     ):
-        about = {"title": plain(title, IN_FULL), "source": "ampsim", "time": _TIME}
+        about = {"title": plain(title, IN_FULL), "source": "ampsim"}
+        about["time"] = "virtual, whole nanoseconds"
         file.write(f'{{"displayTimeUnit":"ns","otherData":{arguments(about)},"traceEvents":[\n')
         first_tid, comma = 2 * len(traces) + 1, ""
         link_tids = counted(first_tid + sum(trace.workers for trace in traces))

@@ -18,6 +18,8 @@ import ampsim
 from ampsim.assets import names
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError, OutputError
+from ampsim.hardware import Cluster, Device, MemoryRemedy
+from ampsim.report.gantt.boxes import ChartRun, first_window
 from ampsim.report.perfetto.events import in_microseconds, in_nanoseconds
 from ampsim.report.perfetto.trace import Trace, write_perfetto
 from ampsim.runs.witness import leading
@@ -229,6 +231,19 @@ def test_steps_say_their_state(stashing, tmp_path):
 def test_sequential_has_one_instance_in_flight(events):
     levels = [e["args"]["instances"] for e in events if e["name"] == "in flight" and e["pid"] == 1]
     assert max(levels) == 1
+
+
+def test_a_copy_that_outlasts_its_instance_does_not_keep_it_in_flight(chain, tmp_path):
+    copying = Device(name="d", flop_per_s=1.0, copy_bandwidth_bytes_per_s=1e9, copy_latency_s=200.0)
+    cluster = Cluster(name="c", devices=(copying,) * 3, memory=MemoryRemedy(remedy="offload"))
+    model = chain(((1, 2, 0),) * 3, instances=4).model()
+    result = ampsim.simulate(model, cluster, ampsim.Sequential())
+    write_perfetto([result_trace(result)], tmp_path / "run.json")
+    counted = [e for e in read(tmp_path / "run.json") if e["name"] == "in flight"]
+    assert max(one["args"]["instances"] for one in counted) == 1
+    computed = result.spans[result.spans["lane"] == "compute"]
+    charts = [first_window({"": ChartRun(spans)}) for spans in (result.spans, computed)]
+    assert charts[0] == charts[1]
 
 
 def test_unknown_losses_are_left_out(make_chain, make_epochs, tmp_path, check_rules):
