@@ -9,8 +9,9 @@ import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache, wraps
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import BinaryIO, Final, ParamSpec, TypeVar, cast
+from typing import Any, BinaryIO, Final, ParamSpec, TypeVar, cast
 
 from ampsim.errors import FileFormatError
 from ampsim.files import open_regular
@@ -27,6 +28,9 @@ data sets has; a few hundred kilobytes can unpack to more than there is memory).
 LINE_LETTERS_MAX: Final = 50_000
 """Letters of a line of text, which is a sentence; chosen: twenty times the longest shipped one. A
 file whose line ends were lost would else be one instance of a run without end."""
+
+PACKED_BYTES: Final = 1 << 16
+"""Bytes of a packed file that are read at a time; chosen: as much as a download writes at once."""
 
 KEPT_MAX: Final = 4
 """How many of the results of a reader a process keeps; chosen: real, limited and two others."""
@@ -48,10 +52,35 @@ def open_content(path: Path) -> Generator[BinaryIO]:
             with gzip.open(packed, "rb") as file:
                 yield cast(BinaryIO, file)
         elif path.suffix == ".xz":
-            with lzma.open(packed, "rb") as file:
-                yield cast(BinaryIO, file)
+            with BufferedReader(_XzStreams(packed)) as file:
+                yield file
         else:
             yield packed
+
+
+class _XzStreams(RawIOBase):
+    """The streams of an .xz file; `lzma.open` ends without a word at what is no further stream."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed, self._stream = packed, lzma.LZMADecompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        content = b""
+        while not content:
+            rest = b""
+            if self._stream.eof:
+                rest = (self._stream.unused_data or self._packed.read(PACKED_BYTES)).lstrip(b"\0")
+                if not rest and not (rest := self._packed.read(PACKED_BYTES).lstrip(b"\0")):
+                    return 0
+                self._stream = lzma.LZMADecompressor()
+            elif self._stream.needs_input and not (rest := self._packed.read(PACKED_BYTES)):
+                raise EOFError
+            content = self._stream.decompress(rest, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
 
 
 def explain(path: Path, error: Exception) -> FileFormatError:

@@ -91,6 +91,19 @@ def test_a_file_that_is_not_packed_as_its_suffix_says_is_refused(
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_parts_behind_each_other_are_all_read_and_what_is_none_is_refused(
+    tmp_path: Path, suffix: str
+) -> None:
+    part, path = PACK[suffix](TEXT), tmp_path / f"text{suffix}"
+    path.write_bytes(part + part + b"\0" * 8)
+    assert read_bytes(path) == TEXT + TEXT
+    for behind in (b"something else", b"x" + part[1:]):
+        path.write_bytes(part + behind)
+        with pytest.raises(FileFormatError, match=f"expected whole {suffix} data, got: "):
+            read_bytes(path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
 def test_a_bit_that_fell_over_is_noticed(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"text{suffix}", os.urandom(5000))
     content = bytearray(path.read_bytes())
