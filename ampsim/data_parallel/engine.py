@@ -368,10 +368,10 @@ def require_plain(cluster: Cluster, solver: Solver) -> None:
     fault = None
     if cluster.host is not None and not cluster.is_host_free:
         fault = "a host that takes time"
-    elif cluster.has_lanes:
-        fault = "dispatch or copy lanes"
     elif cluster.memory is not None:
         fault = "a remedy for memory"
+    elif cluster.has_lanes:
+        fault = "dispatch lanes"
     else:
         fault = next((key for one in cluster.devices for key in one.message_numbers), None)
     if fault is not None:

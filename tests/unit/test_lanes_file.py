@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ampsim import Amp, simulate
+from ampsim import Amp, SyncSGD, load_model, simulate
 from ampsim.cli.devices import load as load_shown
 from ampsim.cli.devices import text_of
 from ampsim.errors import FileFormatError, OptionError
@@ -122,3 +122,22 @@ def test_merged_messages_are_refused_where_each_costs_by_itself():
     said = r"^max_group = 4 merges messages, but d names message_overhead_s, .*; take max_group=1"
     with pytest.raises(OptionError, match=said):
         simulate("rnn", cluster, Amp(4, max_group=4), instances=10, mode="sleep")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "parts", "named"),
+    [
+        ({"dispatch_s": 1e-8}, {}, "dispatch lanes"),
+        ({"message_overhead_s": 1e-8}, {}, "message_overhead_s"),
+        ({}, {"memory": MemoryRemedy(remedy="offload")}, "a remedy for memory"),
+        ({}, {"memory": MemoryRemedy(remedy="recompute")}, "a remedy for memory"),
+        ({}, {"host": Device(name="h", flop_per_s=1e9, step_overhead_s=1e-8)}, "a host that takes"),
+    ],
+)
+def test_a_solver_names_what_it_does_not_charge_for(numbers, parts, named):
+    """Activations that leave need lanes: those were named, and not what the file says."""
+    device = Device(name="d", flop_per_s=1e12, copy_bandwidth_bytes_per_s=1e11, **numbers)
+    cluster = Cluster(name="c", devices=(device,) * 2, **parts)
+    model = load_model("mlp", data="synthetic", hidden=8, batch=10)
+    with pytest.raises(OptionError, match=f"^sync-sgd: cluster c has {named}.*; leave it out, or"):
+        simulate(model, cluster, SyncSGD(ranks=2), instances=20, mode="sleep")
