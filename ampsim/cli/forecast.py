@@ -139,7 +139,7 @@ def forecast(
     runs are kept there, and the same command goes on where it was. The object of --json: ampsim,
     model, cluster, seed, verdict (in words), rows (a list, one a schedule, with the columns of
     forecast.csv), epochs (a list, as in epochs.csv), and, where there are some, validations,
-    trials likewise, and lost_runs (a sentence for each).
+    trials likewise, lost_runs (a sentence for each), and interrupted (what Ctrl-C left out).
     """
     from ampsim.cli.progress import Bars, Filling, shown
     from ampsim.output_folder import taken

@@ -524,6 +524,7 @@ def to_json(forecast: Forecast, *, seed: int, verdict: str = "") -> str:
         "ampsim": own_version(), "model": forecast.model, "cluster": forecast.cluster, "seed": seed,
         **({"verdict": verdict} if verdict else {}),
         **({"lost_runs": forecast.lost} if forecast.lost else {}),
+        **({"interrupted": forecast.interrupted} if forecast.interrupted else {}),
         "rows": [row_values(record) for record in forecast.table.to_dict("records")],
         "epochs": _of_runs(forecast, "epochs"),
         **({"validations": within} if within else {}),

@@ -1,6 +1,9 @@
 """A forecast that Ctrl-C ended before any row had finished can be shown, and says so."""
 
+import json
+
 import ampsim
+from ampsim.forecasting.forecast import to_json
 
 
 def test_a_forecast_without_a_row_is_shown():
@@ -19,3 +22,4 @@ def test_a_forecast_without_a_row_is_shown():
     assert made.interrupted is not None and not len(made.table)
     assert repr(made) == "Forecast(mlp on 2 x tflops-1: no row finished; 0 runs)"
     assert "did not finish" in made._repr_html_()
+    assert json.loads(to_json(made, seed=0))["interrupted"] == made.interrupted
