@@ -373,7 +373,8 @@ def run_rows(
         ranking = ranking_of(entries, [one for one in rows.values() if one], looks.sureness)
         if made.interrupted or (ranking is not None and ranking.is_clear):
             break
-    made = replace(made, rows=tuple(one for one in rows.values() if one), lost=lost)
+    ordered = (tuple(sorted(one, key=lambda run: run.seed)) for one in rows.values() if one)
+    made = replace(made, rows=tuple(ordered), lost=lost)
     return tuple(entries), made
 
 
