@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ampsim.errors import AmpsimError, OptionError
-from ampsim.hardware import Cluster, Device, Ports, load_device
+from ampsim.hardware import Cluster, Device, Ports, load_cluster, load_device
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
 from ampsim.hardware.efficiency import CURVES, SURFACES
 from ampsim.hardware.load import load_between, relinked, replaced
@@ -166,11 +166,7 @@ def place_words(cluster: str, over: Mapping[str, Sequence[Value]]) -> str:
 
 
 def texts_over(texts: Iterable[str]) -> dict[str, str]:
-    """Keys and values of texts such as "latency_s=1e-7..1e-4:log" or "workers=2,4,8".
-
-    Raises:
-        OptionError: one is no axis, or a key comes twice.
-    """
+    """Keys and values of texts such as "workers=2,4,8"; an OptionError of what is no axis."""
     given: dict[str, str] = {}
     for text in texts:
         key, equals, values = (part.strip() for part in text.partition("="))
@@ -290,11 +286,9 @@ def _range(key: str, text: str, *, is_whole: bool) -> Axis:
 
 def _number(text: str) -> float:
     """A finite number, or NaN."""
-    try:
-        value = float(text)
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
+    with contextlib.suppress(ValueError):
+        return value if math.isfinite(value := float(text)) else math.nan
+    return math.nan
 
 
 def _value(key: str, value: Any, kind: type) -> Value:
@@ -312,9 +306,8 @@ def _value(key: str, value: Any, kind: type) -> Value:
     number = math.nan if isinstance(value, bool) else _number(str(value))
     if math.isnan(number) or (kind is int and not number.is_integer()):
         what = "whole numbers" if kind is int else "numbers"
-        raise OptionError(
-            f"{key} must be {what} with commas between, or a range A..B, got {short(value)}"
-        )
+        told = f"{key} must be {what} with commas between, or a range A..B"
+        raise OptionError(f"{told}, got {short(value)}")
     return int(number) if kind is int else number
 
 
@@ -328,6 +321,13 @@ def setup_at(setup: Setup, point: Point) -> Setup:
     options = _of("model", point)
     model = with_options(setup.model, options) if options else setup.model
     return Setup(model, _cluster_at(setup.cluster, point), _schedules_at(setup.schedules, point))
+
+
+def digests_of(named: Iterable[tuple[str, Value]]) -> Iterator[tuple[str, str]]:
+    """The clusters and devices that values of keys name, each with the digest of what it says."""
+    for key, name in named:
+        if key in ("cluster", "device"):
+            yield str(name), load_cluster(str(name)).digest
 
 
 def models_at(axes: Iterable[Axis], setup: Setup) -> Iterator[Model]:

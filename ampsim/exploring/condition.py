@@ -144,9 +144,8 @@ _BETWEEN: Final = re.compile(r"([*/])(?![^(]*\))")  # not the sign in "sync-sgd:
 
 def _product(side: str, text: str) -> Side:
     words = ["*", *map(str.strip, _BETWEEN.split(side))]
-    return tuple(
-        (sign, _factor(part, text)) for sign, part in zip(words[::2], words[1::2], strict=True)
-    )
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return tuple((sign, _factor(part, text)) for sign, part in pairs)
 
 
 def _factor(part: str, text: str) -> float | Value:
@@ -159,9 +158,8 @@ def _factor(part: str, text: str) -> float | Value:
         )
     if found["number"] is not None:
         if not 0 < (value := float(found["number"])) < math.inf:
-            raise OptionError(
-                f"until: numbers must be finite and above 0, got {part} in {short(text)}"
-            )
+            told = f"until: numbers must be finite and above 0, got {part} in {short(text)}"
+            raise OptionError(told)
         return value
     column = SHORT.get(found["column"], found["column"])
     if column not in _KNOWN:

@@ -98,8 +98,8 @@ def explore(
         raise OptionError(f"explore compares times to a target, and {name} has none; give target")
     values = values_of(over, setup, points)
     with asked.runs() as runs:
-        base, points_there = asked.rows, points_of(values)
-        rows = [rows_at(base, at, partial(label_at, at), asked.seed) for at in points_there]
+        base, seed, known = asked.rows, asked.seed, asked.known
+        rows = [rows_at(base, p, partial(label_at, p), seed, known) for p in points_of(values)]
         explorer = Explorer(rows, asked, runs)
         stopped = explorer.run(sure)
     evidence = Evidence(values, tuple(labels_of(setup.schedules)), explorer.methods, repeats)
@@ -123,9 +123,8 @@ def values_of(over: axes.Over, setup: axes.Setup, points: int) -> dict[str, tupl
     values = {axis.key: axis.points(points) for axis in axes.axes_over(over, setup)}
     count = math.prod(map(len, values.values()))
     if count > POINTS_MAX:
-        raise OptionError(
-            f"over must give at most {POINTS_MAX} points, got {count}; leave some out"
-        )
+        told = f"over must give at most {POINTS_MAX} points, got {count}"
+        raise OptionError(f"{told}; leave some out")
     return values
 
 

@@ -21,7 +21,7 @@ from ampsim.arguments import checked
 from ampsim.clock import interrupted_after
 from ampsim.data_parallel import Solver
 from ampsim.errors import FileFormatError, OptionError, SimulationError
-from ampsim.exploring.axes import Point, Setup, setup_at
+from ampsim.exploring.axes import Point, Setup, digests_of, setup_at
 from ampsim.exploring.condition import TIMED
 from ampsim.exploring.crossings import SEEDS
 from ampsim.files import appending, prepare_folder, read_regular
@@ -97,6 +97,7 @@ class Query:
     keeping: RunCache | None = None
     executor: ExecutorLike = None
     run_limit_s: Annotated[float, Gt(0)] | None = None
+    known: dict[str, str] = field(default_factory=dict[str, str])  # files' digests, as of `rows_at`
 
     def __post_init__(self) -> None:
         require_seed(self.seed)
@@ -122,10 +123,8 @@ class Query:
     def rows(self) -> list[Row]:
         """A row for each schedule where nothing varies, of which it is not known yet if it fits."""
         model, cluster, schedules = self.setup
-        options = RunOptions(
-            epochs=self.max_epochs, instances=self.instances, target=self.aimed_at, mode=self.mode,
-            placement=self.placement,
-        )  # fmt: skip
+        how: dict[str, Any] = {n: getattr(self, n) for n in ("instances", "mode", "placement")}
+        options = RunOptions(epochs=self.max_epochs, target=self.aimed_at, **how)
         return making.entries_of(RunPlan(model, cluster, options), schedules, beside=self.beside)
 
     @property
@@ -141,8 +140,13 @@ class Query:
         }  # fmt: skip
 
     def manifest(self, **more: Any) -> dict[str, Any]:
-        """Return the origin of the numbers: software, and the question."""
-        return {**software(), **self.origin, **more}
+        """Return the origin of the numbers: software, the question, and what its files say."""
+        return {
+            **software(),
+            **self.origin,
+            **({"read": self.known} if self.known else {}),
+            **more,
+        }
 
     @contextlib.contextmanager
     def runs(self) -> Generator[PointRuns]:
@@ -158,17 +162,19 @@ class Query:
 
 
 def rows_at(
-    rows: Sequence[Row], point: Point, labelled: Callable[[str], str], seed: int
-) -> list[Row | str]:
+    rows: Sequence[Row], point: Point, labelled: Callable[[str], str], seed: int,
+    known: dict[str, str],
+) -> list[Row | str]:  # fmt: skip
     """Rows at a point around where they are, ready to run; of one that does not fit there, why.
 
     `labelled` makes a label of that of a row; the seed is that of the placement. Learning rates are
-    scaled by the rule of each model, but for a row that sets its own.
+    scaled by the rule of each model, but for a row that sets its own. Digests of files that are
+    read for a point go to those `known` of the points before.
 
     Raises:
         UnknownNameError: a value names nothing that there is.
         GraphError: a model's graph breaks a rule.
-        FileFormatError: a placement file does not fit graph or cluster.
+        FileFormatError: a placement file does not fit graph or cluster, or a file has changed.
     """
     schedules, found = tuple(row.schedule for row in rows), list[Row | str]()
     for place, row in enumerate(rows):
@@ -184,6 +190,11 @@ def rows_at(
             continue
         plan, label = plan.having(placement=placed), labelled(row.label)
         found.append(replace(row, label=label, schedule=schedule, plan=plan))
+    placed = [row.plan.options.placed.origin for row in found if isinstance(row, Row)]
+    read = [(one["file"], one["sha256"]) for one in placed if one["name"] == "file"]
+    for name, digest in (*digests_of(point.items()), *read):
+        if known.setdefault(name, digest) != digest:
+            raise FileFormatError(f"{name} has changed since a point before was made; begin again")
     return found
 
 
@@ -373,9 +384,8 @@ class PointRuns:
     def failed(self) -> str | None:
         """The line on runs of which each failed; None where one did not, or none was made."""
         whys = [one.failure for one in self._ends]
-        if not whys or not all(whys):
-            return None
-        return f"each of {len(whys)} runs failed; the first: {whys[0]}"
+        told = f"each of {len(whys)} runs failed"
+        return f"{told}; the first: {whys[0]}" if whys and all(whys) else None
 
     def said(self) -> list[str]:
         """Notes on all runs: how they are compared, which gave nothing, that none arrived.

@@ -34,17 +34,12 @@ IMPORTANCES_MIN: Final = 30  # complete trials (chosen: three of them are the be
 
 
 def optuna_here() -> Any:
-    """Optuna, as far as it is installed.
-
-    Raises:
-        OptionError: it is not.
-    """
+    """Optuna; an OptionError where it is not installed."""
     try:
         import optuna
     except ImportError:
-        raise OptionError(
-            "search needs optuna, which is not installed; pip install 'ampsim[search]'"
-        ) from None
+        told = "search needs optuna, which is not installed; pip install 'ampsim[search]'"
+        raise OptionError(told) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

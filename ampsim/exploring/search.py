@@ -22,7 +22,6 @@ from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import How, Many, PointRuns, Query, question, rows_at
 from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space
 from ampsim.exploring.trials import Aim, Evaluator, PointOutcome, objectives_of, reference_of
-from ampsim.hardware import load_cluster
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
 from ampsim.report.words import plain
@@ -90,9 +89,8 @@ def search(
     asked = Query(setup=setup, repeats=repeats, budget_s=budget_s, **how)
     aim = Aim(*aims_of(minimise, subject_to), asked.seeds, prunes)
     if aim.learns and asked.aimed_at is None:
-        raise OptionError(
-            f"{setup.model.name} has no target, and what is minimised needs one; give target"
-        )
+        told = f"{setup.model.name} has no target, and what is minimised needs one"
+        raise OptionError(f"{told}; give target")
     searcher, stopped, given = _Searcher(over, asked, aim), dict[str, Any](), 0
     of_each: dict[str, Proposals] = {}
     with searcher.asked.runs() as runs:
@@ -153,6 +151,9 @@ class _Searcher:
         of_names = replace(asked, setup=setup._replace(schedules=tuple(first)))
         self._rows: dict[Any, Row] = dict(zip(names, of_names.rows, strict=True))
         self.asked = replace(asked, beside=tuple(first))
+        values = ((axis.key, one) for axis in self._space.axes for one in axis.values)
+        self.asked.known.update(axes.digests_of(values))
+        self._files = [*self.asked.known.values()]
         self._origin: dict[str, Any] = {
             **asked.origin,
             "over": {axis.key: list(axis.values) or [axis.low, axis.high, axis.is_log]
@@ -166,8 +167,7 @@ class _Searcher:
         told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "about": about()}
         (model, _cluster, schedules), varied = self.asked.setup, self._space.axes
         told["own"] = digest_of_value(model.config, self.asked.placement, *schedules)
-        named = [one for axis in varied if axis.key in ("cluster", "device") for one in axis.values]
-        told["files"] = [load_cluster(str(one)).digest for one in named]
+        told["files"] = self._files
         told["data"] = [data_files(one) for one in axes.models_at(varied, self.asked.setup)]
         text, keeping = json.dumps(told, sort_keys=True, default=str), self.asked.keeping
         return Proposals(
@@ -194,7 +194,9 @@ class _Searcher:
         """The row of a point, or why there is none; of several schedules of a name, the first's."""
         rest = dict(point)
         row = self._rows[rest.pop("schedule")] if self._rows else self.asked.rows[0]
-        return rows_at([row], rest, lambda _label: _text(point), self.asked.seed)[0]
+        return rows_at([row], rest, lambda _label: _text(point), self.asked.seed, self.asked.known)[
+            0
+        ]
 
     def found(
         self, of_each: Mapping[str, Proposals], sampler: str, told: Sequence[PointOutcome]

@@ -196,7 +196,7 @@ class _Points:
         """The rows at a value, or why one of them does not fit."""
         key, value = self.axis.key, int(x) if self.axis.is_whole else x
         labelled, base = f"{{}}, {key}={value:.6g}".format, self.asked.rows
-        rows = rows_at(base, {key: value}, labelled, self.asked.seed)
+        rows = rows_at(base, {key: value}, labelled, self.asked.seed, self.asked.known)
         unfit = [place for place, row in enumerate(rows) if isinstance(row, str)]
         return f"{labelled(base[unfit[-1]].label)}: {rows[unfit[-1]]}" if unfit else rows
 

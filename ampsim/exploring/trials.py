@@ -34,11 +34,7 @@ SPENT: Final[Mapping[str, Callable[[Run], float]]] = {
 
 
 def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
-    """The columns that are minimised.
-
-    Raises:
-        OptionError: there is none, one comes twice, or is no such column.
-    """
+    """The columns that are minimised; an OptionError of none, or of one that is none or twice."""
     known = [*SPENT, "epoch_s", "peak_bytes"]
     found = tuple(SHORT.get(name.strip(), name.strip()) for name in names)
     for name in found:

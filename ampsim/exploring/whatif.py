@@ -96,7 +96,7 @@ def whatif(
     """
     setup = setup_of(model, cluster, schedules)
     asked = Query(setup=setup, repeats=repeats, mode=mode, **how)
-    rows = rows_at(asked.rows, {}, str, asked.seed)
+    rows = rows_at(asked.rows, {}, str, asked.seed, asked.known)
     if unfit := [row for row in rows if isinstance(row, str)]:
         raise OptionError(unfit[0])
     with asked.runs() as runs:
@@ -417,10 +417,8 @@ class WhatIf(Finding):
         for schedule, names in idle.items():
             what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
             lines.append([schedule, what, *["0 %"] * 4, "", ""])
-        is_told = {
-            "schedule": self.table["schedule"].nunique() > 1,
-            "to target": self.table["time_to_target_s"].notna().any(),
-        }
+        arrives = self.table["time_to_target_s"].notna().any()
+        is_told = {"schedule": self.table["schedule"].nunique() > 1, "to target": arrives}
         kept = [is_told.get(name, True) for name in headings]
         headings, *lines = ([*itertools.compress(line, kept)] for line in (headings, *lines))
         return headings, lines

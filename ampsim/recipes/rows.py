@@ -92,6 +92,7 @@ class ExploredSpace:
     recipe: Recipe
     base: Rows  # its rows where nothing varies
     values: dict[str, tuple[Value, ...]]  # of each key, as the recipe names them
+    known: dict[str, str] = field(default_factory=dict[str, str])  # files' digests, as of `rows_at`
 
     @property
     def points(self) -> list[Point]:
@@ -125,7 +126,8 @@ class ExploredSpace:
     def rows_at(self, point: Point) -> list[Row | str]:
         """The rows of a point; of one that does not fit there, why."""
         there = {key: _beside(self.recipe, key, one) for key, one in point.items()}
-        return rows_at(self.base.rows, there, partial(label_at, point), self.recipe.file.seeds[0])
+        seed = self.recipe.file.seeds[0]
+        return rows_at(self.base.rows, there, partial(label_at, point), seed, self.known)
 
 
 def space_of(recipe: Recipe) -> ExploredSpace:
@@ -184,10 +186,8 @@ def _rows(recipe: Recipe) -> Rows:
     file = recipe.file
     cluster = cluster_of(recipe)
     pairs = zip(recipe.file.schedules, recipe.cells, strict=True)
-    schedules = [
-        _told(recipe, cell.where, partial(schedule_of_row, entry.name, entry))
-        for entry, cell in pairs
-    ]
+    made = ((cell.where, partial(schedule_of_row, entry.name, entry)) for entry, cell in pairs)
+    schedules = [_told(recipe, *one) for one in made]
     known: dict[str, Any] = {}
     rows = tuple(_row(recipe, index, cluster, schedules, known) for index in range(len(schedules)))
     goal = Goal(rows[0].plan.model.measure, file.target)

@@ -20,7 +20,7 @@ import pytest
 import ampsim
 from ampsim.cli.options import Hardware, Tuning
 from ampsim.cli.questions import Question
-from ampsim.errors import OptionError, SimulationError
+from ampsim.errors import FileFormatError, OptionError, SimulationError
 from ampsim.exploring.axes import Setup
 from ampsim.exploring.explore import evidence_from_plain
 from ampsim.exploring.making import How, PointRuns, Query
@@ -72,6 +72,35 @@ def test_a_placement_that_is_faster_is_said_unless_one_is_named(name):
         "On 2 x tflops-1, 2 x gflops-10, devices differ"
     )
     assert [one for one in found[0] if one not in advice] == [*found[1]]
+
+
+FILES = {
+    "device": 'flop_per_s = {rate}\nsources.flop_per_s = {{ kind = "assumed", text = "a test" }}\n',
+    "cluster": 'device = [{{ file = "device.toml", count = 2 }}]\n[link]\n',
+    "placement": "".join(f'"{one.name}" = {{worker}}\n' for one in MODEL.graph(0).nodes[1:]),
+}
+
+
+@pytest.mark.parametrize("key", FILES)
+def test_points_of_a_file_that_changed_meanwhile_are_refused(tmp_path, key):
+    """Else points of two machines would stand side by side."""
+
+    def write(rate: float, worker: int) -> None:
+        for one, text in FILES.items():
+            (tmp_path / f"{one}.toml").write_text(text.format(rate=rate, worker=worker))
+
+    def ask(**more: Any) -> Any:
+        over: dict[str, Any] = {"latency_s": "1e-9..1e-3"}
+        given = {"placement": file} if key == "placement" else {"over": {**over, key: [file]}}
+        how = {"minimise": "epoch_s", "in_flight": 1, "instances": 20, "over": over}
+        return ampsim.search(MODEL, CLUSTER, "amp", **{**how, **given, **more})
+
+    write(1e9, 0)
+    file = str(tmp_path / f"{key}.toml")
+    *_pages, manifest = ask(trials=1).save(tmp_path / "once")
+    assert list(tomllib.loads(manifest.read_text("utf-8"))["read"]) == [file]
+    with pytest.raises(FileFormatError, match=f"^{re.escape(file)} has changed since a point "):
+        ask(on_progress=lambda _told: write(2e9, 1))
 
 
 @pytest.fixture(scope="module", params=QUESTIONS)
