@@ -99,7 +99,8 @@ def search(
                 proposals = of_each[name] = searcher.proposals(name, in_flight)
                 if name != "random":
                     given = proposals.start_from_others(trials // 2)
-                searcher.run(proposals, runs, trials, in_flight)
+                count = max(trials, *(len(one.known) for one in of_each.values()))
+                searcher.run(proposals, runs, count, in_flight)
         except KeyboardInterrupt:
             tried = [len(one.known) for one in of_each.values()]
             far = f"{tried[-1]} of {trials} points are tried"
@@ -204,7 +205,8 @@ class _Searcher:
         """Assemble the result, without sentences, of the trials told so far."""
         reference = reference_of([one.values for one in told if one.outcome == "complete"])
         volumes = {name: proposals.volumes(reference) for name, proposals in of_each.items()}
-        of_all = {name: next(reversed(of), 0.0) for name, of in volumes.items()}
+        count, chance = len(volumes[sampler]), volumes.get("random", ())
+        is_compared = sampler != "random" and 0 < count <= len(chance)
         objectives, front = self._aim.objectives, of_each[sampler].front
         names = ("outcome", *objectives, "violation", "seeds", "is_pareto", "note")
         unknown = (math.nan,) * len(objectives)
@@ -220,8 +222,9 @@ class _Searcher:
             table=table_of(table.replace(math.inf, math.nan)), objectives=objectives,
             keys=self._keys, sampler=sampler, sentences=(), model=model.name,
             cluster=axes.place_words(cluster.name, varies), reference=reference, volumes=volumes,
-            hypervolume=of_all[sampler], importances=of_each[sampler].importances,
-            hypervolume_random=None if sampler == "random" else of_all.get("random"),
+            hypervolume=next(reversed(volumes[sampler]), 0.0),
+            hypervolume_random=chance[count - 1] if is_compared else None,
+            importances=of_each[sampler].importances,
             manifest=self.asked.manifest(**self._origin, sampler=sampler),
         )  # fmt: skip
 
@@ -244,7 +247,7 @@ class Searched(Finding):
         keys: what varied.
         sampler: what proposed the points.
         hypervolume: what the front dominates, up to `reference`.
-        hypervolume_random: the same of as many points at random; None where none were tried.
+        hypervolume_random: the same of as many points at random; None where fewer were tried.
         reference: a tenth beyond the largest value of each objective, of all complete trials.
         volumes: of each sampler the hypervolume of its first trial, its first two, and so on.
         importances: of each key the share that it has in telling the best tenth of the complete

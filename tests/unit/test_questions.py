@@ -24,6 +24,7 @@ from ampsim.errors import FileFormatError, OptionError, SimulationError
 from ampsim.exploring.axes import Setup
 from ampsim.exploring.explore import evidence_from_plain
 from ampsim.exploring.making import How, PointRuns, Query
+from ampsim.exploring.sampling import Proposals
 from ampsim.forecasting.making import RunMaker
 from ampsim.runs import RunCache
 from ampsim.study.result import Result
@@ -91,8 +92,9 @@ def test_points_of_a_file_that_changed_meanwhile_are_refused(tmp_path, key):
 
     def ask(**more: Any) -> Any:
         over: dict[str, Any] = {"latency_s": "1e-9..1e-3"}
-        given = {"placement": file} if key == "placement" else {"over": {**over, key: [file]}}
-        how = {"minimise": "epoch_s", "in_flight": 1, "instances": 20, "over": over}
+        given: dict[str, Any] = {"over": {**over, key: [file]}}
+        given = {"placement": file} if key == "placement" else given
+        how: dict[str, Any] = {"minimise": "epoch_s", "in_flight": 1, "instances": 20, "over": over}
         return ampsim.search(MODEL, CLUSTER, "amp", **{**how, **given, **more})
 
     write(1e9, 0)
@@ -101,6 +103,26 @@ def test_points_of_a_file_that_changed_meanwhile_are_refused(tmp_path, key):
     assert list(tomllib.loads(manifest.read_text("utf-8"))["read"]) == [file]
     with pytest.raises(FileFormatError, match=f"^{re.escape(file)} has changed since a point "):
         ask(on_progress=lambda _told: write(2e9, 1))
+
+
+def test_a_front_stands_beside_as_many_points_at_random(tmp_path, monkeypatch):
+    """Also in a folder with more trials than are asked for; never beside fewer, as of Ctrl-C."""
+    how: dict[str, Any] = {"over": {"latency_s": "1e-9..1e-6"}, "minimise": "epoch_s"}
+    how |= {"instances": 20, "in_flight": 1, "keeping": RunCache(tmp_path), "placement": "paper"}
+    ampsim.search(MODEL, CLUSTER, "amp", **how, trials=2)
+    usual, volumes = Proposals.tell, list[tuple[list[int], int]]()
+    for stops in (True, False):
+
+        def tell(proposals: Any, number: int, outcome: Any, stops: bool = stops) -> None:
+            if stops and proposals._sampler == "random":
+                raise KeyboardInterrupt
+            usual(proposals, number, outcome)
+
+        monkeypatch.setattr(Proposals, "tell", tell)
+        found = ampsim.search(MODEL, CLUSTER, "amp", **how, trials=1, against_random=True)
+        told = [one for one in found.sentences if "as many points at random" in one]
+        volumes.append(([len(one) for one in found.volumes.values()], len(told)))
+    assert volumes == [([2, 0], 0), ([2, 2], 1)]
 
 
 @pytest.fixture(scope="module", params=QUESTIONS)
