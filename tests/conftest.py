@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from _pytest.runner import runtestprotocol
 from invariants import watch
 
 import ampsim
@@ -153,6 +154,21 @@ def longest_first(items: list[pytest.Item]) -> None:
         taken_s = QUICK_S if slow is None else next(iter(slow.args), SLOW_S)
         seconds[item.path] = seconds.get(item.path, 0.0) + taken_s
     items.sort(key=lambda item: -seconds[item.path])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Tell the process that counts, of a test that is well, one report and that it ended.
+
+    Reports that it was prepared and tidied up are the longer part of what is sent.
+    """
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
