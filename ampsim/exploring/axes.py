@@ -203,11 +203,12 @@ def axes_over(given: Over, setup: Setup) -> tuple[Axis, ...]:
 _TRIED_MAX: Final = 1000  # sets of values of others that one is tried with (chosen: a second)
 
 
-def require_open(names: Iterable[str], axes: Iterable[Axis]) -> None:
+def require_open(given: Any, axes: Sequence[Axis]) -> None:
     """Refuse a schedule's name that says what varies, such as "amp:8" beside max_active_keys."""
-    options = {one.key: one.points(2)[0] for one in axes if one.key in option_types()}
-    for name in names:
-        schedules_of(name, **options)
+    if isinstance(given, str):
+        schedules_of(given, **{o.key: o.points(2)[0] for o in axes if o.key in option_types()})
+    for name in given if isinstance(given, list | tuple) else ():
+        require_open(name, axes)
 
 
 def _require_fit(key: str, value: Value, axes: Mapping[str, Axis], setup: Setup) -> None:

@@ -305,8 +305,7 @@ class Cells:
                 next((one for one in method.alike(point) if method.source(one) is None), point)
                 for point in weights
             )
-            chosen = [*dict.fromkeys(alike)]
-            index = method.points.index
+            chosen, index = [*dict.fromkeys(alike)], method.points.index
             told = self._predictors[place].told([*map(index, chosen)], [*map(index, weights)])
             for one, shares in zip(chosen, told, strict=True):
                 same = set(method.alike(one)) | {one}

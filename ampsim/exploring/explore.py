@@ -97,6 +97,7 @@ def explore(
         name = setup.model.name
         raise OptionError(f"explore compares times to a target, and {name} has none; give target")
     values = values_of(over, setup, points)
+    axes.require_open(schedules, axes.axes_over(over, setup))
     with asked.runs() as runs:
         base, seed, known = asked.rows, asked.seed, asked.known
         rows = [rows_at(base, p, partial(label_at, p), seed, known) for p in points_of(values)]
@@ -121,10 +122,8 @@ def values_of(over: axes.Over, setup: axes.Setup, points: int) -> dict[str, tupl
     if len(setup.schedules) < 2:
         raise OptionError("explore compares schedules, got one; name several")
     values = {axis.key: axis.points(points) for axis in axes.axes_over(over, setup)}
-    count = math.prod(map(len, values.values()))
-    if count > POINTS_MAX:
-        told = f"over must give at most {POINTS_MAX} points, got {count}"
-        raise OptionError(f"{told}; leave some out")
+    if (count := math.prod(map(len, values.values()))) > POINTS_MAX:
+        raise OptionError(f"over must give <= {POINTS_MAX} points, got {count}; leave some out")
     return values
 
 

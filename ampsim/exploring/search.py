@@ -87,6 +87,7 @@ def search(
     if sampler == "random" and against_random:
         raise OptionError("against_random has no effect beside sampler='random'; leave it out")
     asked = Query(setup=setup, repeats=repeats, budget_s=budget_s, **how)
+    axes.require_open(schedules, axes.axes_over(over, setup))
     aim = Aim(*aims_of(minimise, subject_to), asked.seeds, prunes)
     if aim.learns and asked.aimed_at is None:
         told = f"{setup.model.name} has no target, and what is minimised needs one"

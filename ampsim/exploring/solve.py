@@ -89,7 +89,7 @@ def solve(
     is_learned, topics = condition.is_learned, _topics(condition, schedules)
     setup = setup_of(model, cluster, next(iter(topics.values())))
     axis = _range(axes_over(over, setup))
-    require_open(condition.schedules, [axis])
+    require_open([*condition.schedules, schedules], [axis])
     mode: Mode = "numeric" if is_learned else "sleep"
     beside = tuple(one for own in topics.values() for one in own)
     asked = Query(setup=setup, beside=beside, repeats=repeats, mode=mode, **how)

@@ -11,7 +11,7 @@ import pytest
 
 import ampsim
 from ampsim.assets import locate
-from ampsim.errors import AmpsimError, FileFormatError
+from ampsim.errors import AmpsimError, FileFormatError, OptionError
 from ampsim.exploring.axes import (
     DEVICE_NUMBERS,
     Axis,
@@ -260,3 +260,17 @@ def test_values_that_only_three_keys_together_allow_are_axes(setup):
     assert [len(axis.values) for axis in axes_over(over, setup)] == [1, 1, 1]
     with pytest.raises(AmpsimError, match="cache_bandwidth_bytes_per_s"):
         axes_over({key: over[key] for key in list(over)[:2]}, setup)
+
+
+@pytest.mark.parametrize("schedules", ["amp:4,gpipe", ["gpipe", "amp:4"]])
+@pytest.mark.parametrize("ask", ["explore", "solve", "search"])
+def test_a_schedule_says_in_python_too_what_varies_or_for_does(setup, ask, schedules):
+    given: dict[str, dict[str, Any]] = {
+        "explore": {"over": {"max_active_keys": [1, 2]}, "target": 0.1},
+        "solve": {"over": {"max_active_keys": "1..2"}, "until": "epoch_s <= 1"},
+        "search": {"over": {"max_active_keys": [1, 2]}, "minimise": "epoch_s"},
+    }
+    if ask == "search":
+        pytest.importorskip("optuna", reason="optuna is not installed")
+    with pytest.raises(OptionError, match=r"amp:4 says max_active_keys itself, got 1 besides"):
+        getattr(ampsim, ask)(setup.model, setup.cluster, schedules, instances=100, **given[ask])
