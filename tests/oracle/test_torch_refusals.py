@@ -383,8 +383,7 @@ REFUSED: dict[type, str] = {
 }
 
 DRAWN = torch.Generator().manual_seed(0)
-X = torch.randn(40, 4, generator=DRAWN)
-Y = torch.randint(0, 3, (40,), generator=DRAWN)
+X, Y = torch.randn(40, 4, generator=DRAWN), torch.randint(0, 3, (40,), generator=DRAWN)
 
 
 def imported(module: Any, **changes: Any) -> Any:
