@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -213,12 +214,15 @@ def calls_of(run: Callable[[], Any]) -> list[tuple[str, str]]:
     package = Path(ampsim.__file__).parent
     called: list[tuple[str, str]] = []
 
+    @cache
+    def file_of(name: str) -> str | None:
+        path = Path(name)
+        if not path.is_relative_to(package) or path.parent.name in ("clock", "trace"):
+            return None
+        return f"ampsim/{path.relative_to(package).as_posix()}"
+
     def note(frame: FrameType, event: str, _argument: object) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event != "call" or not path.is_relative_to(package):
-            return
-        if path.parent.name not in ("clock", "trace"):
-            file = f"ampsim/{path.relative_to(package).as_posix()}"
+        if event == "call" and (file := file_of(frame.f_code.co_filename)) is not None:
             called.append((frame.f_code.co_qualname, file))
 
     before = sys.getprofile()
