@@ -18,15 +18,17 @@ FOLDER = Path(__file__).resolve().parent
 SECONDS_MAX = 600  # of one cell; chosen: the longest takes half a minute of one core
 COLOURS = 64  # chosen: no different to the eye, and a notebook of under 400 kB
 KERNELS = "Haswell"  # of OpenBLAS; others round otherwise, which moves epochs to a target
+AFRESH = "__import__('os').chdir({!r})\n%reset -f"
 KEPT = ("text/plain", "text/html", "image/png")
 
 
-def executed(path: Path, kernels: str = KERNELS) -> Any:
+def executed(path: Path, kernels: str = KERNELS, manager: Any = None) -> Any:
     """The notebook, executed in an empty folder from first to last cell, with outputs to keep.
 
     Args:
         path: of the notebook.
         kernels: of OpenBLAS, with which it computes; "" for those of this processor.
+        manager: of a process that goes on to another notebook, from no name; None to start one.
 
     Raises:
         nbclient.exceptions.CellExecutionError: for a cell that raises.
@@ -40,14 +42,23 @@ def executed(path: Path, kernels: str = KERNELS) -> Any:
         if kernels:
             environment["OPENBLAS_CORETYPE"] = kernels
         environment.pop("MPLBACKEND", None)  # the kernel's own shows figures
-        nbclient.NotebookClient(
+        start = [] if manager is None else [nbformat.v4.new_code_cell(AFRESH.format(folder))]
+        notebook.cells[:0] = start
+        client = nbclient.NotebookClient(
             notebook,
+            km=manager,
             timeout=SECONDS_MAX,
             kernel_name="python3",
             record_timing=False,
             coalesce_streams=True,
             resources={"metadata": {"path": folder}},
-        ).execute(env=environment)
+        )
+        try:
+            client.execute(env=environment)
+        finally:
+            if manager is not None and client.kc is not None:
+                client.kc.stop_channels()
+    del notebook.cells[: len(start)]
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},

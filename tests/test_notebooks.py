@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib.util
 import json
 import math
@@ -10,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -132,6 +134,7 @@ def test_a_notebook_begins_with_a_title_and_ends_with_words(path):
     content = json.loads(path.read_text(encoding="utf-8"))
     assert content["cells"][0]["source"][0].startswith("# ")
     assert [content["cells"][place]["cell_type"] for place in (0, -1)] == ["markdown"] * 2
+    assert cells(path, "code")[0]["source"][0] == "%matplotlib inline\n"  # else no figure is shown
 
 
 OURS = {"ampsim": ampsim.__all__, "ampsim.dependency": ampsim.dependency.__all__}
@@ -208,19 +211,26 @@ def kernels_of(wanted: str) -> str:
     return told.stdout.strip()
 
 
+@pytest.fixture(scope="module")
+def manager() -> Iterator[Any]:
+    """Of a process that starts and imports once, for one notebook after another."""
+    jupyter_client = pytest.importorskip("jupyter_client", reason="the extra `dev` has it")
+    made = jupyter_client.AsyncKernelManager(kernel_name="python3")
+    yield made
+    if made.has_kernel:
+        asyncio.run(made.shutdown_kernel(now=True))
+
+
 @pytest.mark.slow(15)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's own libraries
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # its sockets
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
-def test_a_notebook_runs_from_first_to_last_cell_and_shows_what_it_keeps(path):
-    """Where learning decides, also what its prose says holds, where sums are rounded otherwise.
-
-    What learns nothing computes with the kernels of this processor.
-    """
+def test_a_notebook_runs_from_first_to_last_cell_and_shows_what_it_keeps(path, manager):
+    """What its prose says holds, too, where sums are rounded otherwise."""
     learns = path.stem in LEARNED
-    others = (one for one in OTHER_KERNELS if kernels_of(one) == one)
-    kernels = next(others, None) if learns else ""
-    notebook = execution(path, **({} if kernels is None else {"kernels": kernels}))
+    kernels = next((one for one in OTHER_KERNELS if kernels_of(one) == one), None)
+    others = {} if kernels is None else {"kernels": kernels}
+    notebook = execution(path, manager=manager, **others)
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
     assert [out for out in outputs if out["output_type"] == "error"] == []
     assert [out["text"] for out in outputs if out.get("name") == "stderr"] == []
@@ -228,7 +238,7 @@ def test_a_notebook_runs_from_first_to_last_cell_and_shows_what_it_keeps(path):
     kept = json.loads(path.read_text("utf-8"))
     assert differences(kept, notebook, LEARNED_TOLERANCE if learns else TOLERANCE) == []
     assert moved(kept, notebook) == []
-    if kernels is None:
+    if learns and kernels is None:
         pytest.skip(f"linear algebra here has none of the kernels {', '.join(OTHER_KERNELS)}")
 
 
