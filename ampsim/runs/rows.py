@@ -216,10 +216,14 @@ def _idle(run: Run) -> int | None:
 
 def _peak(runs: Sequence[Run]) -> dict[str, int | None]:
     """Return the bytes of the fullest memory of all workers and repeats; None if unknown."""
-    peaks = [one for run in runs for one in run.peak_memory.to_dict("records")]
-    fullest = max(peaks, key=lambda one: one["bytes"], default=None)
+    peaks = [peak for run in runs if len(peak := run.peak_memory)]
+    fullest = max(peaks, key=lambda one: one["bytes"].to_numpy().max(), default=None)
+    at = 0 if fullest is None else int(fullest["bytes"].to_numpy().argmax())
     columns = {"peak_bytes": "bytes"} | {f"peak_{one}_bytes": one for one in MEMORY_CATEGORIES}
-    return {name: int(fullest[of]) if fullest else None for name, of in columns.items()}
+    return {
+        name: None if fullest is None else int(fullest[of].to_numpy()[at])
+        for name, of in columns.items()
+    }
 
 
 def _upkeep(runs: Sequence[Run], times_s: Sequence[float]) -> dict[str, float | None]:
