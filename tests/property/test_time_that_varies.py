@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from covering import together
 from short_runs import schedule_of
 
 import ampsim
@@ -57,7 +59,7 @@ def run(chain):
 
     @cache
     def made(schedule: str, name: str, seed: int = 0) -> Any:
-        model = chain(COSTS, instances=12, valid=3).model()
+        model = chain(COSTS, instances=8, valid=2).model()
         how = {"epochs": 2, "mode": "sleep", "seed": seed}
         return ampsim.simulate(model, cluster_of(name), schedule_of(schedule), **how)
 
@@ -69,9 +71,7 @@ def schedule(request):
     return request.param
 
 
-@pytest.fixture(params=VARIES)
-def name(request):
-    return request.param
+every = together("schedule, name", product(SCHEDULES, VARIES))
 
 
 def sent_again(transfers: pd.DataFrame) -> list[tuple[int, int]]:
@@ -85,6 +85,7 @@ def sent_again(transfers: pd.DataFrame) -> list[tuple[int, int]]:
     ]
 
 
+@every
 def test_a_run_goes_on_to_its_end_and_does_all_its_work(run, schedule, name):
     """The same steps at the same nodes and as many gradients in updates, at other times."""
     result, usual = run(schedule, name), run(schedule, "usual")
@@ -95,11 +96,12 @@ def test_a_run_goes_on_to_its_end_and_does_all_its_work(run, schedule, name):
         )
         pd.testing.assert_series_equal(counts, as_usual)
     gradients = result.updates.groupby("node", observed=True)["gradient_count"].sum()
-    assert (gradients == 2 * 12).all()
+    assert (gradients == 2 * 8).all()
     assert len(gradients) == STAGES
     assert result.makespan_s != usual.makespan_s
 
 
+@every
 def test_workers_serve_one_step_at_a_time_and_time_never_falls(run, schedule, name):
     result = run(schedule, name)
     assert (np.diff(result.spans["end_s"]) >= 0).all()
@@ -112,6 +114,7 @@ def test_workers_serve_one_step_at_a_time_and_time_never_falls(run, schedule, na
         assert (result.updates["staleness_max"] == 0).all()
 
 
+@every
 def test_the_critical_path_is_the_makespan_without_a_gap(run, schedule, name):
     result = run(schedule, name)
     path = result.critical_path
@@ -134,7 +137,7 @@ def test_no_step_begins_while_its_device_is_down(run, schedule):
 
 def test_a_seed_gives_the_same_trace_to_the_bit_and_another_seed_another(run, chain, schedule):
     for name in VARIES:
-        model = chain(COSTS, instances=12, valid=3).model()
+        model = chain(COSTS, instances=8, valid=2).model()
         made = schedule_of(schedule)
         again = ampsim.simulate(model, cluster_of(name), made, epochs=2, mode="sleep")
         assert again.digest == run(schedule, name).digest
