@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from covering import among
+from covering import among, together
 from solver_cases import (
     Link,
     cluster,
@@ -107,8 +107,8 @@ def require_idle_waits(result: ampsim.Result) -> None:
         assert not during.any()
 
 
-@pytest.mark.parametrize(
-    ("outer", "inner", "rows"), among([(*pair, rows) for pair in PAIRS for rows in (1, 2, 5, 8, 9)])
+@together(
+    "outer, inner, rows", among([(*pair, rows) for pair in PAIRS for rows in (1, 2, 5, 8, 9)])
 )
 def test_a_pair_ends_however_few_batches_there_are(outer, inner, rows):
     result = ampsim.simulate(model(rows, 1), CLUSTERS["slow"](), nested(outer, inner), epochs=3)
@@ -143,9 +143,7 @@ def test_a_schedule_that_never_drains_may_be_inside_groups_of_what_sends_weights
     assert (busy.iloc[:8] > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("outer", "inner"), [pair for pair in EVERY if pair not in PAIRS], ids=lambda one: one
-)
+@together("outer, inner", [pair for pair in EVERY if pair not in PAIRS])
 def test_a_pair_that_cannot_be_is_refused_in_one_line_that_says_what_can(outer, inner):
     words = "never agree on their weights" if inner not in AGREE else "leave no gradient to send"
     match = rf"^inner of {outer}: ranks of {inner} .*{words}; take SyncSGD\(ranks=4\)"
