@@ -11,8 +11,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-import pytest
-from covering import among
+from covering import among, together
 from short_runs import CHAINS, MODELS, PAIRS, schedule_of, small_model
 
 import ampsim
@@ -99,7 +98,7 @@ def test_every_method_and_all_that_is_not_felt_meet():
     assert {one[1] for one in CASES} == {*MODELS}
 
 
-@pytest.mark.parametrize(("method", "model", "what", "kind"), CASES)
+@together("method, model, what, kind", CASES)
 def test_what_cannot_be_felt_moves_nothing(method, model, what, kind):
     tables, others = traced(method, model, kind), traced(method, model, kind, what)
     for one, other in zip(tables, others, strict=True):
