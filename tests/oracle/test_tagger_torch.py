@@ -20,7 +20,7 @@ SIZES = {"word_width": 6, "character_width": 3, "hidden": 4, "tanh_units": 5}
 ROWS = {"words": 9, "characters": 8, "tags": 4}
 WORKERS = 9
 NEVER = 10**9
-SEEDS = {1: range(4), 8: range(4, 16)}
+SEEDS = {1: range(2), 8: range(4, 10)}
 """By instances in flight: draws of latencies; one instance alone arrives in few orders."""
 
 SENTENCES = (
