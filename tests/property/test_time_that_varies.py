@@ -59,7 +59,7 @@ def run(chain):
 
     @cache
     def made(schedule: str, name: str, seed: int = 0) -> Any:
-        model = chain(COSTS, instances=8, valid=2).model()
+        model = chain(COSTS, instances=12, valid=3).model()
         how = {"epochs": 2, "mode": "sleep", "seed": seed}
         return ampsim.simulate(model, cluster_of(name), schedule_of(schedule), **how)
 
@@ -96,7 +96,7 @@ def test_a_run_goes_on_to_its_end_and_does_all_its_work(run, schedule, name):
         )
         pd.testing.assert_series_equal(counts, as_usual)
     gradients = result.updates.groupby("node", observed=True)["gradient_count"].sum()
-    assert (gradients == 2 * 8).all()
+    assert (gradients == 2 * 12).all()
     assert len(gradients) == STAGES
     assert result.makespan_s != usual.makespan_s
 
@@ -137,7 +137,7 @@ def test_no_step_begins_while_its_device_is_down(run, schedule):
 
 def test_a_seed_gives_the_same_trace_to_the_bit_and_another_seed_another(run, chain, schedule):
     for name in VARIES:
-        model = chain(COSTS, instances=8, valid=2).model()
+        model = chain(COSTS, instances=12, valid=3).model()
         made = schedule_of(schedule)
         again = ampsim.simulate(model, cluster_of(name), made, epochs=2, mode="sleep")
         assert again.digest == run(schedule, name).digest
