@@ -220,6 +220,7 @@ def test_a_run_keeps_what_stashed_weights_take_and_perfetto_counts_it(call, once
     assert max(expected) > 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_note_on_a_run_is_said_beside_the_object_alone(call):
     words = ("--set", "data=synthetic", "--set", "hidden=4", "--instances", "200", "--workers", "3")
     solver = ("--schedule", "easgd", "--ranks", "2", "--period", "1000")
@@ -267,13 +268,15 @@ def test_gantt_of_a_folder_without_a_run_says_so(mistake, tmp_path):
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("out", ["g.png", "g.html"])
-@pytest.mark.parametrize("window", ["0:1", "1:2", "0:5ms"])
-def test_a_window_beyond_the_run_is_refused(mistake, call, once, out, window):
+def test_a_window_beyond_the_run_is_refused(mistake, call, once, out):
     once("run", "rnn", *SMALL, "--quiet")
     for source in (("run-rnn",), ("rnn", *SMALL, "--schedule", "amp")):
-        line = mistake("gantt", *source, "--out", out, "--window", window)
-        assert " reaches beyond the run, which ends at " in line
-        end = line.rpartition("at most ")[2].strip()
+        ends = set[str]()
+        for window in ("0:1", "1:2", "0:5ms"):
+            line = mistake("gantt", *source, "--out", out, "--window", window)
+            assert " reaches beyond the run, which ends at " in line, window
+            ends.add(line.rpartition("at most ")[2].strip())
+        (end,) = ends
         assert call("gantt", *source, "--out", out, "--window", f"0:{end}").code == 0
 
 
@@ -293,7 +296,8 @@ def test_help_says_which_commands_take_one_number_in_flight(call, mistake, comma
 def test_every_command_that_trains_writes_all_epochs_as_csv(once):
     once("run", "rnn", *SMALL, "--quiet", "--epochs", "2", "--out", "kept")
     words = ("--schedule", "sequential,amp", "--max-active-keys", "2,4", "--repeats", "2")
-    once("forecast", "rnn", *SMALL, *words, "--max-epochs", "2", "--jobs", "1", "--out", "made")
+    few = ("--instances", "40", "--set", "hidden=4")
+    once("forecast", "rnn", *few, *words, "--max-epochs", "2", "--jobs", "1", "--out", "made")
     kept, made = (pd.read_csv(f"{name}/epochs.csv") for name in ("kept", "made"))
     assert list(kept["epoch"]) == [1, 2]
     assert set(kept) == {"schedule", "repeat", *load_run("kept").table("epochs")}
