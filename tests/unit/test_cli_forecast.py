@@ -8,6 +8,7 @@ import pytest
 import ampsim
 
 SMALL = ("--instances", "200", "--set", "hidden=8", "--max-epochs", "1")
+ALONE = ("--jobs", "1")  # no process more
 KEYS = [
     "schedule", "max_active_keys", "min_update_interval", "replicas", "workers", "train_per_s",
     "valid_per_s", "epochs_to_target", "time_to_target_s", "time_to_target_low_s",
@@ -35,7 +36,9 @@ def test_table_verdict_and_folder_are_on_standard_output(call, tmp_path):
 
 @pytest.mark.slow
 def test_json_alone_is_on_standard_output(once):
-    ended = once("forecast", *SMALL, "--json", "-", "--quiet", "--repeats", "2", "--seed", "3")
+    ended = once(
+        "forecast", *SMALL, "--json", "-", "--quiet", "--repeats", "2", "--seed", "3", *ALONE
+    )
     assert (ended.code, ended.err) == (0, "")
     content = json.loads(ended.out, parse_constant=pytest.fail)
     assert list(content) == ["ampsim", "model", "cluster", "seed", "verdict", "rows", "epochs"]
@@ -89,7 +92,9 @@ def test_mode_sleep_knows_no_accuracy(once):
 @pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_a_failed_schedule_is_one_line_and_the_rest_is_written(call, tmp_path):
-    ended = call("forecast", *SMALL, "--set", "learning_rate=1e30", "--quiet", "--repeats", "2")
+    ended = call(
+        "forecast", *SMALL, "--set", "learning_rate=1e30", "--quiet", "--repeats", "2", *ALONE
+    )
     assert ended.code == 2
     lines = ended.err.splitlines()
     assert len(lines) == 6
@@ -130,6 +135,7 @@ def test_a_misspelt_column_is_one_line_before_anything_runs(call, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_runs_that_fail_alike_are_one_line(call, tmp_path):
     (tmp_path / "raising.py").write_text(
         '''"""A loss that raises."""
@@ -163,7 +169,7 @@ def build(config):
 ''',
         encoding="utf-8",
     )
-    words = ("raising.py", "--schedule", "sequential", "--repeats", "5", "--no-tune", "--quiet")
+    words = ("raising.py", "--schedule", "sequential", "--repeats", "5", "--no-tune", "-q", *ALONE)
     ended = call("forecast", *words)
     assert ended.code == 2
     (line,) = ended.err.splitlines()
