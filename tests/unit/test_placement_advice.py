@@ -20,6 +20,7 @@ from ampsim.model_parallel import PLACEMENTS, SCHEDULES
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.running import run_recipe
 from ampsim.runs.folder import run_to_keep
+from ampsim.study import Simulation
 from ampsim.study.placement_advice import DEFAULT, KNOWING, WORTH, advice_on, blindness, difference
 from ampsim.study.placement_trials import Trials
 from ampsim.study.simulation import RunOptions
@@ -189,8 +190,8 @@ def test_runs_too_short_for_trials_and_links_that_are_free_are_not_spoken_of(pas
 @pytest.mark.parametrize("kind", ["alike", "slow first, links", "two racks"])
 def test_trials_put_placements_in_the_order_of_a_long_run(kind):
     cluster, model = {"alike": ALIKE, **CLUSTERS}[kind], model_of("single mlp")
-    advice = advice_on(Trials(model, cluster, 1500), [ampsim.Amp(8)], seed=1)
-    words = {"mode": "sleep", "seed": 1, "instances": 1500}
+    advice = advice_on(Trials(model, cluster, 700), [ampsim.Amp(8)], seed=1)
+    words = {"mode": "sleep", "seed": 1, "instances": 700}
     rates = {
         each: ampsim.simulate(model, cluster, ampsim.Amp(8), placement=each, **words).train_per_s
         for each in (DEFAULT, *KNOWING)
@@ -202,17 +203,17 @@ def test_trials_put_placements_in_the_order_of_a_long_run(kind):
 
 
 def test_where_batches_grow_placements_are_tried_with_those_of_the_last_epoch():
-    words: dict[str, Any] = {"data": "synthetic", "hidden": 256}
+    words: dict[str, Any] = {"data": "synthetic", "hidden": 256, "batch": 25}
     cluster = Cluster(name="c", devices=(SLOW,) * 4, link=Link(latency_s=3e-5))
-    options: dict[str, Any] = {"epochs": 4, "instances": 10_000, "mode": "sleep"}
+    options: dict[str, Any] = {"epochs": 4, "instances": 2_500, "mode": "sleep"}
     told: list[tuple[Any, Any]] = []
     for epochs in (0, 2):
         model = ampsim.load_model("mlp", batch_warmup_epochs=epochs, **words)
-        origins = [
-            ampsim.simulate(model, cluster, ampsim.Amp(4), placement=one, **options).origin
+        usual, searched = (  # whose epochs need not be run
+            Simulation(model, cluster, ampsim.Amp(4), placement=one, **options)
             for one in (None, "search")
-        ]
-        told.append((origins[0].get("assumptions"), origins[1]["placement"]))
+        )
+        told.append((usual.advise(options["epochs"]), searched.result().origin["placement"]))
     assert told[0] == told[1]
 
 
@@ -275,10 +276,9 @@ count = 4
 def test_commands_say_it_in_a_line_and_pages_show_it(call):
     Path("two.toml").write_text(TWO_KINDS)
     words = ("--device", "two.toml", "--set", "hidden=64", "--set", "replicas=2")
-    common = (*words, "--mode", "sleep", "--instances")
-    for command, instances in (("forecast", "200"), ("run", "100000")):  # of which trials take half
-        words = (*common, instances)
-        ended = call(command, "rnn", *words, "--schedule", "amp", "--out", command, "--quiet")
+    common, amp = (*words, "--mode", "sleep", "--instances"), ("--schedule", "amp")
+    for command, instances in (("forecast", "200"), ("run", "60000")):  # of which trials take half
+        ended = call(command, "rnn", *common, instances, *amp, "--out", command, "--quiet")
         (line,) = ended.err.splitlines()
         assert line.startswith("ampsim: note: devices differ: take the placement '")
         assert line.endswith(
@@ -287,5 +287,5 @@ def test_commands_say_it_in_a_line_and_pages_show_it(call):
         for page in ("index.html", "forecast.md" if command == "forecast" else "report.md"):
             text = html.unescape((Path(command) / page).read_text("utf-8"))
             assert "or name 'paper' to keep the default" in text
-        named = (*words, "--placement", "paper", "--schedule", "amp", "--out", f"{command}-named")
+        named = (*common, "200", "--placement", "paper", *amp, "--out", f"{command}-named")
         assert call(command, "rnn", *named, "--quiet").err == ""
