@@ -68,14 +68,18 @@ def limit(option: str, wanted: int | None, available: int) -> int:
 
 def order(split: Split, count: int, *, epoch: int, seed: int) -> list[int]:
     """Indices of a split's items: "train" shuffled anew in each epoch, "valid" as they are."""
+    return _order(split, count, epoch=epoch, seed=seed).tolist()
+
+
+def _order(split: Split, count: int, *, epoch: int, seed: int) -> np.ndarray:
     if split == "train":
-        return stream(seed, "order", epoch).permutation(count).tolist()
-    return list(range(count))
+        return stream(seed, "order", epoch).permutation(count)
+    return np.arange(count, dtype=np.intp)
 
 
 def chunks(split: Split, count: int, size: int, *, epoch: int, seed: int) -> Iterator[np.ndarray]:
     """Indices of a split's items in their order, so many at a time; the last may be fewer."""
-    rows = np.array(order(split, count, epoch=epoch, seed=seed), np.intp)
+    rows = _order(split, count, epoch=epoch, seed=seed)
     return (rows[start : start + size] for start in range(0, count, size))
 
 
