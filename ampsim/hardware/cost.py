@@ -35,13 +35,12 @@ class Charge(NamedTuple):
 
 def light_is_free(device: Device) -> bool:
     """Tell whether steps without heavy work cost nothing, as in the paper."""
-    has_overhead = device.operation_overhead_s > 0 or device.step_overhead_s > 0
-    rates = (
-        device.memory_bandwidth_bytes_per_s,
-        device.pass_bandwidth_bytes_per_s,
-        device.functions_per_s,
+    return (
+        device.memory_bandwidth_bytes_per_s is None
+        and device.pass_bandwidth_bytes_per_s is None
+        and device.functions_per_s is None
+        and not (device.operation_overhead_s > 0 or device.step_overhead_s > 0)
     )
-    return not has_overhead and all(rate is None for rate in rates)
 
 
 def occupancy_s(
