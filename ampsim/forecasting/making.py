@@ -42,7 +42,7 @@ from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
 from ampsim.study.model import Model, digest_of
 from ampsim.study.placement_advice import advice_on
-from ampsim.study.placement_trials import Trials
+from ampsim.study.placement_trials import OnTrial, Trials
 from ampsim.study.progress import OnProgress, Progress, Tracker
 from ampsim.study.provenance import data_files
 from ampsim.study.result import Result
@@ -54,12 +54,14 @@ from ampsim.user_code import digest_of_value
 
 
 def require_fit(
-    plan: RunPlan, schedules: Sequence[Schedule], seed: int, on_progress: OnProgress | None = None
-) -> list[Placement]:
+    plan: RunPlan, schedules: Sequence[Schedule], seed: int, on_progress: OnProgress | None = None,
+    trials: Trials | None = None,
+) -> list[Placement]:  # fmt: skip
     """Check that each schedule fits the model's graph, the cluster and the placement.
 
     Trainings are put together and thrown away: no time passes, and no data is read unless the
-    placement asks for it; the trials of a placement that is searched for are told.
+    placement asks for it; the trials of a placement that is searched for are told. Plans of one
+    model and cluster may share `trials`.
 
     Returns:
         The placement of each schedule, found once for all its runs where no chance decides it.
@@ -69,16 +71,16 @@ def require_fit(
         GraphError: the model's graph breaks a rule.
         FileFormatError: a placement file does not fit graph or cluster.
     """
-    model, cluster = plan.model, plan.cluster
-    graph = model.graph(seed)
-    trials = Trials(model, cluster, plan.options.instances, plan.options.epochs, graph)
+    model, options = plan.model, plan.options
+    if trials is None:
+        trials = Trials(model, plan.cluster, options.instances, options.epochs, model.graph(seed))
     found: list[Placement] = []
     for schedule, label in zip(schedules, labels_of(schedules), strict=True):
         settings = RunSettings(is_abstract=plan.options.mode == "sleep")
         told = _told(on_progress, f"placement of {label}", plan.options.placed)
         found.append(trials.settled(plan.options.placed, schedule, told))
         workers = trials.place(found[-1], schedule, seed)
-        Training(model, graph, cluster, workers, schedule, settings=settings)
+        Training(model, trials.graph, plan.cluster, workers, schedule, settings=settings)
     return found
 
 
@@ -91,9 +93,7 @@ def advised(plan: RunPlan, schedules: Sequence[Schedule], seed: int) -> list[str
     return [] if found is None else [f"On {plan.cluster.name}, {found}."]
 
 
-def _told(
-    on_progress: OnProgress | None, label: str, placement: Placement
-) -> Callable[[int], None] | None:
+def _told(on_progress: OnProgress | None, label: str, placement: Placement) -> OnTrial | None:
     """Return a listener to the trials of a placement's search; None where there is no search."""
     total = placement.origin.get("trials")
     if on_progress is None or total is None:

@@ -25,7 +25,7 @@ from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import methods_of, rate_of
 from ampsim.study.loading import load_model, located
 from ampsim.study.model import Model
-from ampsim.study.placement_trials import DEFAULT
+from ampsim.study.placement_trials import DEFAULT, Trials
 from ampsim.study.provenance import cluster_origin, data_files, file_digest, model_origin
 from ampsim.study.schedule_names import schedule_of_row
 from ampsim.study.simulation import RunOptions
@@ -185,9 +185,8 @@ def _beside(recipe: Recipe, key: str, value: Value) -> Value:
 def _rows(recipe: Recipe) -> Rows:
     file = recipe.file
     cluster = cluster_of(recipe)
-    pairs = zip(recipe.file.schedules, recipe.cells, strict=True)
-    made = ((cell.where, partial(schedule_of_row, entry.name, entry)) for entry, cell in pairs)
-    schedules = [_told(recipe, *one) for one in made]
+    made = (partial(schedule_of_row, entry.name, entry) for entry in file.schedules)
+    schedules = [_told(recipe, at.where, one) for at, one in zip(recipe.cells, made, strict=True)]
     known: dict[str, Any] = {}
     rows = tuple(_row(recipe, index, cluster, schedules, known) for index in range(len(schedules)))
     goal = Goal(rows[0].plan.model.measure, file.target)
@@ -210,9 +209,8 @@ def cluster_of(recipe: Recipe, index: int | None = None) -> Cluster:
 def _row(
     recipe: Recipe, index: int, cluster: Cluster, schedules: list[Schedule], known: dict[str, Any]
 ) -> Row:
-    """One row; `known` has, by their options, the models of rows before, and what these read."""
-    file, entry = recipe.file, recipe.file.schedules[index]
-    where = recipe.cells[index].where
+    """One row; `known` has, by options, models of earlier rows, what they read, and trials."""
+    file, entry, where = recipe.file, recipe.file.schedules[index], recipe.cells[index].where
     own = cluster_of(recipe, index) if entry.hardware else cluster
     schedule = schedules[index]
     settings = {**file.set, **entry.set}
@@ -234,11 +232,13 @@ def _row(
         validate_every=file.validate_every,
     )
     scaling = "none" if "learning_rate" in entry.set else file.scale_rate
-    rate = rate_of(model, schedule, own, options, scaling)
-    plan = RunPlan(model, own, options, rate)
+    plan = RunPlan(model, own, options, rate_of(model, schedule, own, options, scaling))
     if not (file.explore or file.search):  # else it need not fit where nothing varies
         _told(recipe, where, lambda: resolved(schedule, own))
-        (placed,) = _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
+        trials = Trials(model, own, options.instances, options.epochs)
+        shared = known.setdefault(f"{asked} {entry.hardware}", trials)
+        fit = partial(require_fit, plan, [schedule], file.seeds[0], trials=shared)
+        (placed,) = _told(recipe, where, fit)
         plan = plan.having(placement=placed)
     plan = times_validation(plan, schedule, schedules)
     return Row(entry.title, schedule, plan, entry.set, data, code, bool(entry.hardware))

@@ -126,14 +126,15 @@ class Trials:
         return self._data or self.model.data(PROBE_SEED, self._instances)
 
     @cached_property
-    def _graph(self) -> Graph:
+    def graph(self) -> Graph:
+        """The graph of the model, made when first asked for."""
         return self._given or self.model.graph(PROBE_SEED)
 
     def in_flight(self, schedule: Schedule) -> int:
         """Instances that may be in flight at a time, or as many as there are heavy nodes."""
         if isinstance(schedule, Solver):
             return self.cluster.workers
-        return max(1, schedule.admission.in_flight_max or len(self._graph.parameterized))
+        return max(1, schedule.admission.in_flight_max or len(self.graph.parameterized))
 
     def first_pass(self, schedule: Schedule) -> int:
         """Instances of a first pass: a multiple of those in flight, for schedules that drain."""
@@ -159,7 +160,7 @@ class Trials:
             OptionError: ranks and servers of a solver do not fit the cluster.
         """
         if isinstance(schedule, OfProgram):
-            return [HOST, *[0] * (len(self._graph.nodes) - 1)]
+            return [HOST, *[0] * (len(self.graph.nodes) - 1)]
         return placement.place(self._situation(schedule, stream(seed, "placement")))
 
     def _situation(self, schedule: Schedule, generator: np.random.Generator) -> Situation:
@@ -170,7 +171,7 @@ class Trials:
         def trial(workers: Sequence[int], enough_s: float) -> float:
             return self.instance_s(schedule, workers, enough_s)
 
-        return Situation(self._graph, cluster, generator, lambda: self.probe, trial)
+        return Situation(self.graph, cluster, generator, lambda: self.probe, trial)
 
     def instance_s(self, schedule: Schedule, workers: Sequence[int], enough_s: float) -> float:
         """Seconds of an instance, as of `Timed`; infinity where the placement does not fit."""
@@ -231,5 +232,5 @@ class Trials:
         return placement
 
     def _settled(self, workers: Iterable[int], origin: dict[str, Any]) -> Settled:
-        pairs = zip(self._graph.nodes, workers, strict=True)
+        pairs = zip(self.graph.nodes, workers, strict=True)
         return Settled({node.name: worker for node, worker in list(pairs)[1:]}, origin)
