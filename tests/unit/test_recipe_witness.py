@@ -20,7 +20,7 @@ from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import RecipeOptions, run_recipe
 from ampsim.runs import witness as tiny_runs
-from ampsim.runs.witness import agree, tiny_run
+from ampsim.runs.witness import TinyRun, agree, tiny_run
 
 THREE_LAYERS = Path(__file__).parents[2] / "reports" / "figure-1" / "three_layers.py"
 CELLS = """
@@ -81,17 +81,29 @@ def test_what_differs_is_shown_where_it_differs(cells):
     )
 
 
-@pytest.fixture
-def every_schedule(tmp_path) -> Path:
+def recipe_of_all(folder: Path) -> Path:
     """A recipe with a row for each schedule that is registered, on a chain of three layers."""
-    (tmp_path / "three_layers.py").write_bytes(THREE_LAYERS.read_bytes())
+    (folder / "three_layers.py").write_bytes(THREE_LAYERS.read_bytes())
     head = 'title = "All"\nmodel = "./three_layers.py"\nfigures = ["throughput"]\n'
     head += "workers = 3\nepochs = 1\ntarget = 0.5\n"
     rows = "".join(f'\n[[schedules]]\nname = "{name}"\n' for name in SCHEDULES)
-    (tmp_path / "recipe.toml").write_text(
+    (folder / "recipe.toml").write_text(
         f"{head}set = {{ width = 4, train_count = 60, valid_count = 9 }}\n{rows}"
     )
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def every_schedule(tmp_path) -> Path:
+    """Its folder."""
+    return recipe_of_all(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def firsts(tmp_path_factory) -> dict[str, TinyRun]:
+    """The tiny runs of its rows, made by the code as it is."""
+    rows = make_rows(read_recipe(recipe_of_all(tmp_path_factory.mktemp("all"))))
+    return {row.label: tiny_run(row, rows.goal, 0) for row in rows.rows}
 
 
 def make(folder: Path) -> list[str]:
@@ -129,9 +141,7 @@ def change_code(monkeypatch):
 
 
 @pytest.mark.slow
-def test_every_schedule_has_a_witness_that_is_the_same_when_it_is_made_again(every_schedule):
-    rows = make_rows(read_recipe(every_schedule))
-    firsts = {row.label: tiny_run(row, rows.goal, 0) for row in rows.rows}
+def test_every_schedule_has_a_witness_that_is_the_same_when_made_again(every_schedule, firsts):
     kept = json.loads(witnesses_to_text({label: one.witness for label, one in firsts.items()}))
     assert set(kept["rows"]) == set(SCHEDULES)
     (every_schedule / WITNESS_FILE).write_text(
@@ -139,7 +149,8 @@ def test_every_schedule_has_a_witness_that_is_the_same_when_it_is_made_again(eve
     )
     before = read_witnesses(every_schedule)
     assert before is not None
-    for row in make_rows(read_recipe(every_schedule)).rows:
+    rows = make_rows(read_recipe(every_schedule))
+    for row in rows.rows:
         again = tiny_run(row, rows.goal, 0)
         assert again.difference(before[row.label]) is None
         assert agree(again.witness, before[row.label])
@@ -161,23 +172,22 @@ def test_witnesses_stand_in_the_order_of_the_rows_whichever_ended_first(cells, m
 
 
 @pytest.mark.slow
-def test_a_changed_flop_formula_is_seen_under_every_schedule(every_schedule, monkeypatch):
-    rows = make_rows(read_recipe(every_schedule))
-    before = {row.label: tiny_run(row, rows.goal, 0).witness for row in rows.rows}
+def test_a_changed_flop_formula_is_seen_under_every_schedule(every_schedule, firsts, monkeypatch):
     make_dearer(monkeypatch, MatrixNode)
-    for row in make_rows(read_recipe(every_schedule)).rows:
-        said = tiny_run(row, rows.goal, 0).difference(before[row.label])
+    rows = make_rows(read_recipe(every_schedule))
+    for row in rows.rows:
+        said = tiny_run(row, rows.goal, 0).difference(firsts[row.label].witness)
         assert said is not None, row.label
         assert " of spans" in said
 
 
 @pytest.mark.slow
-def test_another_learning_rate_is_seen_by_its_loss_alone(every_schedule):
-    rows = make_rows(read_recipe(every_schedule))
-    before = {row.label: tiny_run(row, rows.goal, 0).witness for row in rows.rows}
+def test_another_learning_rate_is_seen_by_its_loss_alone(every_schedule, firsts):
+    before = {label: one.witness for label, one in firsts.items()}
     recipe = every_schedule / "recipe.toml"
     recipe.write_text(recipe.read_text().replace("width = 4", "width = 4, learning_rate = 0.09"))
-    for row in make_rows(read_recipe(every_schedule)).rows:
+    rows = make_rows(read_recipe(every_schedule))
+    for row in rows.rows:
         now = tiny_run(row, rows.goal, 0)
         said = now.difference(before[row.label])
         assert said is not None
@@ -254,10 +264,9 @@ def test_without_a_witness_or_data_it_is_said_what_cannot_be_told(cells, change_
 
 
 @pytest.mark.slow
-def test_a_tiny_run_has_as_many_in_flight_as_the_row(every_schedule):
-    rows = make_rows(read_recipe(every_schedule))
-    for row in rows.rows:
-        spans = tiny_run(row, rows.goal, 0).frames["spans"]
+def test_a_tiny_run_has_as_many_in_flight_as_the_row(every_schedule, firsts):
+    for row in make_rows(read_recipe(every_schedule)).rows:
+        spans = firsts[row.label].frames["spans"]
         count = len(set(spans["instance"].tolist()) - {-1})
         wanted = 2 * (row.schedule.admission.in_flight_max or 1)
         assert count >= min(wanted, tiny_runs.TRAINED_MAX)
