@@ -117,8 +117,8 @@ def read_qm9(path: str | os.PathLike[str]) -> Qm9Arrays:
 
     Raises:
         FileFormatError: the file cannot be read or is damaged, an array is missing or has a wrong
-            form, a number is outside its range, or a bond's atom does not exist; the line names
-            the array and the place in it.
+            form, a number is outside its range, a bond's atom does not exist, or a bond is there
+            twice; the line names the array and the place in it.
     """
     arrays = Qm9Arrays(**_read(path))
     check(arrays, str(path))
@@ -234,6 +234,17 @@ def _check_bonds(arrays: Qm9Arrays, where: str) -> None:
         raise FileFormatError(
             f"{where}: bonds[{place}]: expected a type 1 to {BOND_TYPES}, got {kind[place]}, in"
             f" molecule {_molecule(arrays, place)}"
+        )
+    near, far = np.sort(ends.astype(np.int64), axis=1).T
+    first = np.repeat(arrays.atom_offset[:-1], np.diff(arrays.bond_offset))
+    bonded = (first + near) * len(arrays.z) + first + far
+    order = np.argsort(bonded, kind="stable")
+    again = order[1:][np.diff(bonded[order]) == 0]
+    if len(again):
+        place = int(again.min())
+        raise FileFormatError(
+            f"{where}: bonds[{place}]: expected each bond once, got {ends[place, 0]} and"
+            f" {ends[place, 1]} again, in molecule {_molecule(arrays, place)}"
         )
 
 

@@ -33,7 +33,7 @@ def write(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def put(name: str, place: Any, value: float) -> dict[str, np.ndarray]:
+def put(name: str, place: Any, value: Any) -> dict[str, np.ndarray]:
     array = ARRAYS[name].astype(ARRAYS[name].dtype if name == "mu" else np.int64)
     array[place] = value
     return {name: array}
@@ -116,6 +116,7 @@ def test_molecules_can_be_selected_in_any_order() -> None:
         ),
         (put("bonds", (3, 0), -1), r"bonds\[3\]: atom -1 does not exist; .* has the atoms 0 to 2"),
         (put("bonds", (2, 1), 0), r"bonds\[2\]: expected two atoms, got 0 twice, in molecule 1"),
+        (put("bonds", 3, [1, 0, 2]), r"bonds\[3\]: expected each bond once, got 1 and 0 again, in"),
         (put("bonds", (5, 2), 5), r"bonds\[5\]: expected a type 1 to 4, got 5, in molecule 2"),
         (put("bonds", (5, 2), 0), r"bonds\[5\]: expected a type 1 to 4, got 0"),
         (put("z", 4, 35), r"z\[4\]: expected one of 1, 6, 7, 8, 9, got 35"),
