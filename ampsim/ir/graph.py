@@ -310,8 +310,8 @@ class Graph:
         """Add `count` copies of a node between a `Cond` on instance mod n and a `Phi` (Figure 4b).
 
         Copies start from equal parameters and are averaged at the end of an epoch (Section 5).
-        One copy is just the node. Instances that are validated on the clock are numbered, too: which
-        copy meets a batch of a later epoch hangs on how many there were.
+        One copy is just the node. What is validated on the clock is numbered, too: which copy meets
+        a batch of a later epoch hangs on how many instances that were.
 
         Args:
             name: of the node; copies are called ``NAME.0``, ``NAME.1`` and so on.

@@ -218,12 +218,11 @@ def _peak(runs: Sequence[Run]) -> dict[str, int | None]:
     """Return the bytes of the fullest memory of all workers and repeats; None if unknown."""
     peaks = [peak for run in runs if len(peak := run.peak_memory)]
     fullest = max(peaks, key=lambda one: one["bytes"].to_numpy().max(), default=None)
-    at = 0 if fullest is None else int(fullest["bytes"].to_numpy().argmax())
     columns = {"peak_bytes": "bytes"} | {f"peak_{one}_bytes": one for one in MEMORY_CATEGORIES}
-    return {
-        name: None if fullest is None else int(fullest[of].to_numpy()[at])
-        for name, of in columns.items()
-    }
+    if fullest is None:
+        return dict.fromkeys(columns)
+    at = int(fullest["bytes"].to_numpy().argmax())
+    return {name: int(fullest[of].to_numpy()[at]) for name, of in columns.items()}
 
 
 def _upkeep(runs: Sequence[Run], times_s: Sequence[float]) -> dict[str, float | None]:
