@@ -24,7 +24,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -207,8 +207,9 @@ def require_open(given: Any, axes: Sequence[Axis]) -> None:
     """Refuse a schedule's name that says what varies, such as "amp:8" beside max_active_keys."""
     if isinstance(given, str):
         schedules_of(given, **{o.key: o.points(2)[0] for o in axes if o.key in option_types()})
-    for name in given if isinstance(given, list | tuple) else ():
-        require_open(name, axes)
+    elif isinstance(given, list | tuple):
+        for name in cast("Sequence[Any]", given):
+            require_open(name, axes)
 
 
 def _require_fit(key: str, value: Value, axes: Mapping[str, Axis], setup: Setup) -> None:

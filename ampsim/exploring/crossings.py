@@ -105,8 +105,7 @@ class Crossings:
         own = [one for one in self.brackets[seed] if one.rises == about.rises]
         has_crossed = self.holds[seed][self.points.index(about.high)] == about.rises
         before = [one for one in own if one.high <= about.high][-1:]
-        after = [one for one in own if one.low >= about.high][:1]
-        for one in before if has_crossed else after:
+        for one in before if has_crossed else [one for one in own if one.low >= about.high][:1]:
             return one.end if self.is_whole else one.middle()
         return -math.inf if has_crossed else math.inf
 
