@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from inspect import signature
 from itertools import combinations
 from typing import Any
@@ -53,11 +55,8 @@ def together(names: str, cases: Iterable[tuple[Any, ...]]) -> Callable[[Callable
     def of(test: Callable[..., None]) -> Any:
         def each(**given: Any) -> None:
             for rest in by_first[given[first]]:
-                try:
+                with _noted(names, given[first], *rest):
                     test(**given, **dict(zip(others, rest, strict=True)))
-                except Exception as error:
-                    error.add_note(f"{names}: {given[first]}, {', '.join(map(str, rest))}")
-                    raise
 
         asked = signature(test)
         kept = [one for name, one in asked.parameters.items() if name not in others]
@@ -66,6 +65,31 @@ def together(names: str, cases: Iterable[tuple[Any, ...]]) -> Callable[[Callable
         return pytest.mark.parametrize(first, by_first)(each)
 
     return of
+
+
+def of_each(fixture: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """One test of all that `fixture` lists, each of which has a name: `test` gets one of them."""
+
+    def of(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def each(**given: Any) -> None:
+            for one in given[fixture]:
+                with _noted(fixture, one.name):
+                    test(**given | {fixture: one})
+
+        return each
+
+    return of
+
+
+@contextmanager
+def _noted(names: str, *values: Any) -> Iterator[None]:
+    """Errors and failures from here have a note of the case."""
+    try:
+        yield
+    except (Exception, pytest.fail.Exception) as error:
+        error.add_note(f"{names}: {', '.join(map(str, values))}")
+        raise
 
 
 def _chosen(places: np.ndarray) -> list[int]:

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import pytest
+from covering import together
 
 from ampsim.hardware import Device, occupancy_s
 from ampsim.ir import Direction
@@ -133,8 +134,12 @@ def test_there_are_combinations_of_all_keys():
     assert frozenset(GROUPS) - {"surface", "passes"} in KEYS
 
 
-@pytest.mark.parametrize("keys", KEYS, ids=lambda keys: "+".join(sorted(keys)) or "rate alone")
-def test_a_step_takes_what_the_formula_says_for_a_grid_of_shapes(keys):
+CURVES = frozenset({"efficiency", "matrix_efficiency", "surface"})
+
+
+@together("curves, others", [(keys & CURVES, keys - CURVES) for keys in KEYS])
+def test_a_step_takes_what_the_formula_says_for_a_grid_of_shapes(curves, others):
+    keys = curves | others
     device = device_of(keys)
     in_cache = ((0, None), (300_000, 300_000), (300_001, 450_000))
     sizes = in_cache if "cache" in keys else in_cache[:1]

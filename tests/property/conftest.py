@@ -43,12 +43,14 @@ class Trial(NamedTuple):
         messages: all that reach it before it owes a result.
         flop: of forward, backward to all inputs, and update, by Appendix C.
         wrong: symbolic shapes that do not fit; None where every shape fits.
+        name: which of a table it is.
     """
 
     make: Callable[[], Node]
     messages: tuple[Message, ...]
     flop: tuple[int, int, int] = (0, 0, 0)
     wrong: tuple[tuple[int | str, ...], ...] | None = None
+    name: str = ""
 
     def node(self, theta: np.ndarray | None = None, dtype: str = "float64") -> Any:
         """A new node, with `theta` as parameters, or with initial ones."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import typer
+from covering import together
 
 from ampsim import assets
 from ampsim.cli import entry, mistakes
@@ -141,10 +142,12 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("words", MISTAKES)
-def test_a_mistake_is_one_line_that_names_it(words, mistake, tmp_path):
-    line = mistake(*words.split())
-    assert re.search(MISTAKES[words], line), line
+@together(
+    "command, rest, said", [(*f"{one} ".split(" ", 1), said) for one, said in MISTAKES.items()]
+)
+def test_a_mistake_is_one_line_that_names_it(command, rest, said, mistake, tmp_path):
+    line = mistake(command, *rest.split())
+    assert re.search(said, line), line
     assert list(tmp_path.iterdir()) == []
 
 
@@ -177,7 +180,7 @@ NEEDED = {
 """What a command does not run without."""
 
 
-@pytest.mark.parametrize(("command", "option"), list(numeric_options()))
+@together("command, option", numeric_options())
 def test_what_is_no_number_is_told_with_the_option_and_the_text(command, option, mistake):
     needed = NEEDED.get(command, [])
     line = mistake(command, *needed, option, "4,8")
@@ -237,7 +240,7 @@ def _options_with_values():
     ]
 
 
-@pytest.mark.parametrize(("command", "option"), _options_with_values())
+@together("command, option", _options_with_values())
 def test_no_option_may_be_empty(call, tmp_path, command, option):
     for words in ([option, ""], [f"{option}="]):
         ended = call(command, *words)
@@ -271,8 +274,8 @@ WHOLE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("command", "option"),
+@together(
+    "command, option",
     [one for one in _options_with_values() if one[1].removeprefix("--") in WHOLE],
 )
 def test_a_whole_number_beyond_all_bounds_is_refused_in_one_short_line(call, command, option):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pytest
+from covering import together
 from pydantic import ValidationError
 
 import ampsim
@@ -48,16 +50,12 @@ def test_there_are_numbers_in_recipes_and_in_hardware():
     } <= found  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("record", "key"), KEYS, ids=[f"{record.__name__}.{key}" for record, key in KEYS]
-)
-@pytest.mark.parametrize("flag", [True, False])
-def test_no_number_in_a_file_is_a_flag(record, key, flag):
+@together("flag, record, key", [(flag, *one) for flag in (True, False) for one in KEYS])
+def test_no_number_in_a_file_is_a_flag(flag, record, key):
     assert wrong(record, key, flag)
 
 
-@pytest.mark.parametrize("flag", [True, False, np.bool_(True)])
-@pytest.mark.parametrize("model", MODELS)
+@together("model, flag", product(MODELS, [True, False, np.bool_(True)]))
 def test_no_option_of_a_model_that_is_a_number_is_a_flag(model, flag):
     config = ampsim.load_model(model).config
     tried = 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from covering import together
 from pydantic import BaseModel
 
 import ampsim.calibration  # noqa: F401  # likewise
@@ -40,14 +41,17 @@ def commanding(text: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("text", COMMANDING)
-@pytest.mark.parametrize(
-    ("table", "place"),
+@together(
+    "place, table, text",
     [
-        ({"a": "{}"}, "a"),
-        ({"a": {"b": [1, {"c": "{}"}]}}, "a.b[1].c"),
-        ({"a": ["x", "{}"]}, "a[1]"),
-        ({"a": {"{}": 1}}, "a key"),
+        (place, table, text)
+        for place, table in (
+            ("a", {"a": "{}"}),
+            ("a.b[1].c", {"a": {"b": [1, {"c": "{}"}]}}),
+            ("a[1]", {"a": ["x", "{}"]}),
+            ("a key", {"a": {"{}": 1}}),
+        )
+        for text in COMMANDING
     ],
 )
 def test_no_file_may_hold_a_commanding_text_anywhere(
@@ -82,17 +86,19 @@ def _records(kind: type[BaseModel] = Record) -> list[type[BaseModel]]:
 
 
 FIELDS = [(record, name) for record in _records() for name in record.model_fields]
+BEYOND = (("x\x1b", "without control characters"), (10**400, "fits in 64 bits"))
 
 
-@pytest.mark.parametrize(("record", "name"), FIELDS, ids=[f"{r.__name__}.{n}" for r, n in FIELDS])
+@together(
+    "said, value, record, name", [(said, value, *f) for value, said in BEYOND for f in FIELDS]
+)
 def test_no_record_takes_a_commanding_text_or_a_number_beyond_64_bits(
-    record: type[BaseModel], name: str
+    said: str, value: object, record: type[BaseModel], name: str
 ) -> None:
     key = record.model_fields[name].alias or name
-    for value, said in (("x\x1b", "without control characters"), (10**400, "fits in 64 bits")):
-        with pytest.raises(OptionError, match=said) as caught:
-            record(**{key: value})
-        assert len(str(caught.value)) < 300
+    with pytest.raises(OptionError, match=said) as caught:
+        record(**{key: value})
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("text", [*COMMANDING, *ORDINARY])

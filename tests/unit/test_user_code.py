@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import together
 
 import ampsim
 from ampsim.data import ArrayDataset, pump_arrays
@@ -148,12 +149,17 @@ def test_nothing_fails_where_nothing_is_raised(cluster):
     assert len(result.epochs) == 1
 
 
-@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("where", PLACES)
-@pytest.mark.parametrize("schedule", [ampsim.Amp(2), ampsim.Amp(2, max_group=4)], ids=["1", "4"])
+@together(
+    "where, error, schedule",
+    [
+        (where, error, ampsim.Amp(2, max_group=group))
+        for where in PLACES
+        for error in RAISED
+        for group in (1, 4)
+        if group == 1 or where in ("forward", "backward", "update", "work")
+    ],
+)
 def test_what_a_user_s_code_raises_is_one_line_with_file_and_line(cluster, where, error, schedule):
-    if schedule.max_group > 1 and where not in ("forward", "backward", "update", "work"):
-        return
     with pytest.raises(AmpsimError) as caught:
         ampsim.simulate(Faulty(where, error).model(), cluster, schedule)
     text = str(caught.value)

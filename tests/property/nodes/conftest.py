@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -445,14 +445,18 @@ CASES: dict[str, Case] = {
 }
 
 
-def those(choose: Callable[[Node, Case], bool]) -> Iterable[str]:
-    return [name for name, case in CASES.items() if choose(case.make(), case)]
-
-
-def trial_of(kit: Any, name: str) -> Any:
-    case = CASES[name]
-    messages = [kit.Message(port, kit.State(7, step), p) for port, step, p in case.messages]
-    return kit.Trial(case.make, tuple(messages), case.flop, case.wrong)
+def those(kit: Any, choose: Callable[[Node, Case], bool]) -> list[Any]:
+    return [
+        kit.Trial(
+            case.make,
+            tuple(kit.Message(port, kit.State(7, step), p) for port, step, p in case.messages),
+            case.flop,
+            case.wrong,
+            name,
+        )
+        for name, case in CASES.items()
+        if choose(case.make(), case)
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -460,29 +464,30 @@ def listed() -> dict[str, Case]:
     return CASES
 
 
-@pytest.fixture(params=CASES)
-def trial(kit: Any, request: pytest.FixtureRequest) -> Any:
-    return trial_of(kit, request.param)
+@pytest.fixture(scope="session")
+def trial(kit: Any) -> list[Any]:
+    """As all below, for `covering.of_each`."""
+    return those(kit, lambda node, case: True)
 
 
-@pytest.fixture(params=those(lambda node, case: not node.is_loss))
-def returning(kit: Any, request: pytest.FixtureRequest) -> Any:
-    """Of nodes to which gradients come back: all but losses."""
-    return trial_of(kit, request.param)
+@pytest.fixture(scope="session")
+def returning(kit: Any) -> list[Any]:
+    """Nodes to which gradients come back: all but losses."""
+    return those(kit, lambda node, case: not node.is_loss)
 
 
-@pytest.fixture(params=those(lambda node, case: node.is_parameterized))
-def learning(kit: Any, request: pytest.FixtureRequest) -> Any:
-    return trial_of(kit, request.param)
+@pytest.fixture(scope="session")
+def learning(kit: Any) -> list[Any]:
+    return those(kit, lambda node, case: node.is_parameterized)
 
 
-@pytest.fixture(params=those(lambda node, case: len(case.messages) > 1))
-def joining(kit: Any, request: pytest.FixtureRequest) -> Any:
-    """Of nodes that wait for several messages."""
-    return trial_of(kit, request.param)
+@pytest.fixture(scope="session")
+def joining(kit: Any) -> list[Any]:
+    """Nodes that wait for several messages."""
+    return those(kit, lambda node, case: len(case.messages) > 1)
 
 
-@pytest.fixture(params=those(lambda node, case: case.wrong is not None))
-def fussy(kit: Any, request: pytest.FixtureRequest) -> Any:
-    """Of nodes that not every shape fits."""
-    return trial_of(kit, request.param)
+@pytest.fixture(scope="session")
+def fussy(kit: Any) -> list[Any]:
+    """Nodes that not every shape fits."""
+    return those(kit, lambda node, case: case.wrong is not None)

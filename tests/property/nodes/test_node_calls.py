@@ -9,11 +9,13 @@ with its reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pytest
+from covering import of_each
 from watched import Call, plain, watched, watching
 
 from ampsim.ir import NO_WORK, Direction, LossNode, Node, ParameterizedNode, Partition, Work
@@ -156,10 +158,10 @@ def payload_of(given: Any) -> Any:
 class Bench:
     """A node that is served in single precision, and what its steps take and are charged."""
 
-    def __init__(self, kit: Any, trial: Any, name: str, calls: list[Call]) -> None:
-        make, payloads = WIDE.get(name, (trial.make, None))
+    def __init__(self, kit: Any, trial: Any, calls: list[Call]) -> None:
+        make, payloads = WIDE.get(trial.name, (trial.make, None))
         self.node = node = trial._replace(make=make).node(dtype="float32")
-        self.name, self._kit, self._calls = name, kit, calls
+        self.name, self._kit, self._calls = trial.name, kit, calls
         messages = [(m.port, m.state.step, m.payload) for m in trial.messages]
         if payloads is not None:
             messages = [(port, 0, payload) for port, payload in enumerate(payloads)]
@@ -229,17 +231,11 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "require_labels", lambda _label, _classes: None)
 
 
-@pytest.fixture
-def bench(kit: Any, request: pytest.FixtureRequest) -> Iterator[Bench]:
+@contextmanager
+def bench_of(kit: Any, trial: Any) -> Iterator[Bench]:
     """A node that has met such messages before, so that what it keeps for all of them is there."""
-    ((fixture, name),) = [
-        (key, one)
-        for key, one in request.node.callspec.params.items()
-        if key in ("trial", "learning")
-    ]
-    trial = request.getfixturevalue(fixture)
     with watching() as calls:
-        made = Bench(kit, trial, name, calls)
+        made = Bench(kit, trial, calls)
         for optimizer in ("sgd", "adam"):
             for instance in range(MESSAGES):
                 made.serve(instance)
@@ -256,9 +252,11 @@ def agree(bench: Bench, pairs: Iterable[tuple[Took, Took]]) -> None:
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-def test_a_step_takes_the_calls_and_passes_that_it_is_charged(bench, trial, is_training):
-    bench.node.is_training = is_training
-    bench.serve(MESSAGES)
+@of_each("trial")
+def test_a_step_takes_the_calls_and_passes_that_it_is_charged(kit, trial, is_training):
+    with bench_of(kit, trial) as bench:
+        bench.node.is_training = is_training
+        bench.serve(MESSAGES)
     learns = bench.node.is_parameterized  # which has its backward step with its update, below
     directions = (FORWARD,) if learns else (FORWARD, BACKWARD)
     agree(bench, [(bench.charged[one], bench.took[one]) for one in directions])
@@ -272,23 +270,25 @@ def shares(node: Node) -> int:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_steps_that_learn_and_their_update_take_what_they_are_charged(bench, learning, optimizer):
+@of_each("learning")
+def test_steps_that_learn_and_their_update_take_what_they_are_charged(kit, learning, optimizer):
     """Calls apart; passes together, as those of an update's product are charged with messages."""
-    node, found = bench.node, list[tuple[Took, Took]]()
-    ports, late = range(len(node.inputs)), Took(MESSAGES * shares(node), 0)
-    made = late if isinstance(node, LayerNorm) else Took(0, 0)
-    for needed in ({*ports}, *({port} for port in ports), set[int]()):
-        node.input_needs_gradient = tuple(port in needed for port in ports)
-        took, charged = Took(0, 0), Took(0, 0)
-        for instance in range(MESSAGES):
-            bench.serve(instance)
-            took, charged = took + bench.took[BACKWARD], charged + bench.charged[BACKWARD]
-        bench.update(optimizer)
-        update, its = bench.charged[UPDATE], bench.took[UPDATE]
-        found.append((Took(charged.calls - late.calls, 0), Took(took.calls, 0)))
-        found.append((Took(update.calls, 0), Took(its.calls - made.calls, 0)))
-        passed = charged.passed + update.passed, took.passed + its.passed
-        found.append((Took(0, passed[0]), Took(0, passed[1])))
+    with bench_of(kit, learning) as bench:
+        node, found = bench.node, list[tuple[Took, Took]]()
+        ports, late = range(len(node.inputs)), Took(MESSAGES * shares(node), 0)
+        made = late if isinstance(node, LayerNorm) else Took(0, 0)
+        for needed in ({*ports}, *({port} for port in ports), set[int]()):
+            node.input_needs_gradient = tuple(port in needed for port in ports)
+            took, charged = Took(0, 0), Took(0, 0)
+            for instance in range(MESSAGES):
+                bench.serve(instance)
+                took, charged = took + bench.took[BACKWARD], charged + bench.charged[BACKWARD]
+            bench.update(optimizer)
+            update, its = bench.charged[UPDATE], bench.took[UPDATE]
+            found.append((Took(charged.calls - late.calls, 0), Took(took.calls, 0)))
+            found.append((Took(update.calls, 0), Took(its.calls - made.calls, 0)))
+            passed = charged.passed + update.passed, took.passed + its.passed
+            found.append((Took(0, passed[0]), Took(0, passed[1])))
     agree(bench, found)
 
 

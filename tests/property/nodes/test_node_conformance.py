@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import of_each
 
 import ampsim.ir
 import ampsim.nodes
@@ -30,6 +31,7 @@ def has_gradient(node: Node, message: Any) -> bool:
     return message.is_float and not (node.is_loss and message.port == 1)
 
 
+@of_each("trial")
 def test_input_gradient_is_the_slope(kit, trial):
     messages = trial.messages
     returned = trial.outcome(trial.node()).returned
@@ -47,6 +49,7 @@ def test_input_gradient_is_the_slope(kit, trial):
         np.testing.assert_allclose(gradient, kit.slope(message.payload, evaluate), atol=2e-8)
 
 
+@of_each("learning")
 def test_parameter_gradient_is_the_slope_and_adds_up_over_messages(kit, learning):
     node = learning.node()
     for _ in range(2):
@@ -56,6 +59,7 @@ def test_parameter_gradient_is_the_slope_and_adds_up_over_messages(kit, learning
     np.testing.assert_allclose(node.take_gradient(), 2 * found, atol=1e-7)
 
 
+@of_each("learning")
 def test_taking_the_gradient_forgets_it(learning):
     node = learning.node()
     learning.outcome(node)
@@ -65,6 +69,7 @@ def test_taking_the_gradient_forgets_it(learning):
     assert (node.take_gradient() == first).all()
 
 
+@of_each("learning")
 def test_gradient_meets_the_weights_of_the_moment_and_says_how_stale_it_is(learning):
     """After an update between forward and backward; old weights stay whole for who holds them."""
     node = learning.node()
@@ -82,6 +87,7 @@ def shapes_back(trial: Any, node: Node) -> list[tuple[int, ...]]:
     return [] if node.is_loss else [sent.payload.shape for sent in trial.serve(node)]
 
 
+@of_each("trial")
 def test_cost_is_that_of_appendix_c_whichever_message_comes_last(trial):
     node = trial.node()
     forward, backward, update = trial.flop
@@ -94,6 +100,7 @@ def test_cost_is_that_of_appendix_c_whichever_message_comes_last(trial):
     assert node.work(Direction.BACKWARD, None).flop == 0
 
 
+@of_each("trial")
 def test_backward_without_input_gradients_costs_the_accumulation_alone(trial):
     node = trial.node()
     node.input_needs_gradient = (False,) * len(node.inputs)
@@ -102,6 +109,7 @@ def test_backward_without_input_gradients_costs_the_accumulation_alone(trial):
         assert node.work(Direction.BACKWARD, shape).flop == accumulation
 
 
+@of_each("learning")
 def test_the_input_gradients_of_a_learning_node_cost_what_each_costs(learning):
     """2·k·width·d_out for the columns that an input has in the product; together, all of it."""
     node = learning.node()
@@ -116,6 +124,7 @@ def test_the_input_gradients_of_a_learning_node_cost_what_each_costs(learning):
         assert costs == [2 * shape[0] * width * node.d_out for width in node.widths]
 
 
+@of_each("fussy")
 def test_shapes_that_do_not_fit_are_named_with_their_node(fussy):
     node = fussy.node()
     with pytest.raises(GraphError, match=r"^node \(\w+\) expects .+, got ") as caught:
@@ -124,6 +133,7 @@ def test_shapes_that_do_not_fit_are_named_with_their_node(fussy):
     assert all(text(shape) in str(caught.value) for shape in fussy.wrong)
 
 
+@of_each("returning")
 def test_check_gives_the_shapes_of_what_leaves(returning):
     node = returning.node()
     shapes: list[Any] = [None] * len(node.inputs)
@@ -138,6 +148,7 @@ def test_check_gives_the_shapes_of_what_leaves(returning):
         ]
 
 
+@of_each("returning")
 def test_none_is_passed_back_as_none_and_counts_as_no_gradient(returning):
     node = returning.node()
     sent = [one._replace(payload=None) for one in returning.serve(node)]
@@ -147,6 +158,7 @@ def test_none_is_passed_back_as_none_and_counts_as_no_gradient(returning):
         assert (node.gradient_count, node.staleness_sum, node.asks_update()) == (0, 0, False)
 
 
+@of_each("returning")
 def test_one_none_among_gradients_counts_as_zeros(returning):
     def returned(missing: int, void: Callable[[np.ndarray], Any]) -> Any:
         node = returning.node()
@@ -161,6 +173,7 @@ def test_one_none_among_gradients_counts_as_zeros(returning):
 
 
 @pytest.mark.parametrize("unneeded", [0, 1])
+@of_each("learning")
 def test_an_input_without_need_gets_no_gradient_from_a_learning_node(learning, unneeded):
     """And the others get theirs; a single input has no other."""
     node = learning.node()

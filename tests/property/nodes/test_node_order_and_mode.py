@@ -6,6 +6,7 @@ from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
+from covering import of_each
 
 from ampsim.ir import Standin
 
@@ -26,6 +27,7 @@ def described(payloads: dict[Any, Any]) -> dict[Any, Any]:
     return {k: None if p is None else (p.shape, p.nbytes) for k, p in payloads.items()}
 
 
+@of_each("joining")
 def test_order_of_arrival_changes_nothing(joining):
     expected = joining.outcome(joining.node())
     for order in permutations(joining.messages):
@@ -34,6 +36,7 @@ def test_order_of_arrival_changes_nothing(joining):
         assert_same(found.returned, expected.returned)
 
 
+@of_each("returning")
 def test_order_of_gradients_changes_nothing(returning):
     expected = returning.outcome(returning.node()).returned
     count = len(returning.serve(returning.node()))
@@ -43,6 +46,7 @@ def test_order_of_gradients_changes_nothing(returning):
         assert_same(returning.send_back(node, [answers[i] for i in order]), expected)
 
 
+@of_each("trial")
 def test_instances_may_interleave(trial):
     """Two instances whose messages alternate get what each gets alone."""
     others = [
@@ -58,6 +62,7 @@ def test_instances_may_interleave(trial):
     assert_same(found.returned, alone[0].returned | alone[1].returned)
 
 
+@of_each("trial")
 def test_sleep_mode_gives_the_shapes_of_numeric_mode(trial):
     numeric, node = trial.outcome(trial.node()), trial.node()
     node.is_abstract = True
@@ -75,6 +80,7 @@ def test_sleep_mode_gives_the_shapes_of_numeric_mode(trial):
         assert described(trial.send_back(node, sent)) == described(numeric.returned)
 
 
+@of_each("trial")
 def test_validation_records_nothing_and_sends_the_same_but_for_dropout(trial):
     node = trial.node()
     node.is_training = False
@@ -100,6 +106,7 @@ def frozen(message: Any) -> Any:
     return message
 
 
+@of_each("trial")
 def test_what_has_come_is_never_written_to(trial):
     node = trial.node()
     sent = trial.serve(node, map(frozen, trial.messages))
@@ -109,6 +116,7 @@ def test_what_has_come_is_never_written_to(trial):
         node.take_gradient()
 
 
+@of_each("trial")
 def test_what_has_been_sent_is_never_written_to(trial):
     """By a second message, by gradients, or by taking the sum of gradients."""
     node = trial.node()
@@ -122,6 +130,7 @@ def test_what_has_been_sent_is_never_written_to(trial):
     assert all(map(same, out, copies))
 
 
+@of_each("trial")
 def test_single_precision_stays_single(trial):
     node = trial.node(dtype="float32")
     messages = [
