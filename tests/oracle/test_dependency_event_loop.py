@@ -355,7 +355,7 @@ def test_a_pool_that_has_threads_for_all_is_as_a_thread_of_each_place(dispatch_s
         device = Device(name="d", flop_per_s=1.0, dispatch_s=dispatch_s)
         cluster = Cluster(name="c", devices=(device,) * workers, link=link)
         tables = list[Any]()
-        for policy in (ampsim.Pooled(1000), ampsim.PerDevice()):
+        for policy in (ampsim.Pooled(len(steps)), ampsim.PerDevice()):
             engine = ampsim.DependencyEngine(cluster, policy)
             push(engine, steps)
             engine.wait_for_all()
