@@ -192,8 +192,9 @@ def test_outlines_have_busy_times_and_the_path_of_each_rows_first_run_alone(repo
         assert len(run.epochs) > 0 < len(run.utilisation_by_worker)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_what_is_drawn_otherwise_gets_a_new_hash_and_the_origin_stays(report, monkeypatch):
+    redraw(report)
     before = read_manifest(report)
     monkeypatch.setattr(page_text, "ALL_COLUMNS", "Another legend.")
     monkeypatch.setattr(running, "source_digest", lambda: "another")
@@ -206,7 +207,7 @@ def test_what_is_drawn_otherwise_gets_a_new_hash_and_the_origin_stays(report, mo
     assert check_report(read_recipe(report), report).follows
 
 
-@pytest.mark.usefixtures("unpainted")
+@pytest.mark.usefixtures("undrawn")
 def test_the_gantt_chart_stays_as_it_is_on_disk_and_on_the_page(report):
     (report / "gantt.png").write_bytes(b"a chart")
     list_anew(report, "gantt.png")
@@ -241,7 +242,7 @@ def test_outlines_that_were_edited_or_are_of_other_runs_are_refused(report):
         read_results(read_recipe(report), report)
 
 
-@pytest.mark.usefixtures("unpainted")
+@pytest.mark.usefixtures("undrawn")
 def test_title_and_text_may_change_before_a_report_is_redrawn(report):
     said = RECIPE.replace('title = "A *small* test"', 'title = "Another"\ntext = "In other words."')
     (report / "recipe.toml").write_text(said)
