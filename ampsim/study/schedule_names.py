@@ -97,6 +97,7 @@ def labels_of(schedules: Sequence[Schedule], told: Collection[str] = ()) -> list
     return labels if told else distinct(labels)
 
 
+@cache
 def option_types() -> dict[str, type]:
     """List the options of all schedules, by name, with the type of one value.
 
