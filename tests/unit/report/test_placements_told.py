@@ -23,7 +23,7 @@ def test_rows_whose_nodes_are_elsewhere_have_a_table_of_their_own():
     slow, fast = (Device(name="d", flop_per_s=rate, step_overhead_s=1e-7) for rate in (1e8, 1e10))
     cluster = Cluster(name="c", devices=(slow, slow, fast, fast), link=Link(latency_s=1e-6))
     schedules = ["sequential", "amp", "sync-sgd"]
-    how: dict[str, Any] = {"instances": 200, "target": 0.1, "max_epochs": 1, "budget_s": 4}
+    how: dict[str, Any] = {"instances": 200, "target": 0.1, "max_epochs": 1, "budget_s": 1}
     found = ampsim.forecast(MODEL, cluster, schedules, **how)
     rows = {run.label: run.placement for run in found.runs}
     assert rows["sequential"] != rows["amp"]  # which the budget placed by what is faster
