@@ -123,7 +123,7 @@ def values_of(over: axes.Over, setup: axes.Setup, points: int) -> dict[str, tupl
         raise OptionError("explore compares schedules, got one; name several")
     values = {axis.key: axis.points(points) for axis in axes.axes_over(over, setup)}
     if (count := math.prod(map(len, values.values()))) > POINTS_MAX:
-        raise OptionError(f"over must give <= {POINTS_MAX} points, got {count}; leave some out")
+        raise OptionError(f"over must be at most {POINTS_MAX} points, got {count}; leave some out")
     return values
 
 
