@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 
-from ampsim.cli import main
+from ampsim.cli import main, start
 from ampsim.cli.console import complain, in_columns, write
 from ampsim.cli.entry import app
 from ampsim.cli.progress import title_of
@@ -227,3 +227,25 @@ def test_names_in_files_reach_no_terminal_as_they_are(call):
         assert is_harmless(ended.out), words
         assert is_harmless(ended.err), words
     assert Path("r/report.csv").read_text("utf-8").splitlines()[1].startswith("'=")
+
+
+def test_a_letter_that_a_stream_does_not_know_is_a_question_mark(monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")  # which a command sets
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in range(2)]
+    for name, stream in zip(("stdout", "stderr"), streams, strict=True):
+        monkeypatch.setattr(sys, name, stream)
+    start._prepared()
+    monkeypatch.undo()
+    for stream in streams:
+        stream.write("25 µs\n")
+        stream.flush()
+        assert stream.buffer.getvalue() == b"25 ?s\n"
+
+
+def test_what_could_not_be_written_is_forgotten(monkeypatch, tmp_path):
+    with (tmp_path / "out").open("w", encoding="utf-8") as stream:
+        stream.write("left")
+        monkeypatch.setattr(sys, "stdout", stream)
+        start.forget()
+        monkeypatch.undo()
+    assert (tmp_path / "out").read_bytes() == b""
