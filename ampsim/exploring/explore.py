@@ -97,7 +97,7 @@ def explore(
         name = setup.model.name
         raise OptionError(f"explore compares times to a target, and {name} has none; give target")
     values = values_of(over, setup, points)
-    axes.require_open(schedules, axes.axes_over(over, setup))
+    axes.require_open(schedules, [axes.Axis(key, of) for key, of in values.items()])
     with asked.runs() as runs:
         base, seed, known = asked.rows, asked.seed, asked.known
         rows = [rows_at(base, p, partial(label_at, p), seed, known) for p in points_of(values)]

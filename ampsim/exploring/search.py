@@ -87,12 +87,13 @@ def search(
     if sampler == "random" and against_random:
         raise OptionError("against_random has no effect beside sampler='random'; leave it out")
     asked = Query(setup=setup, repeats=repeats, budget_s=budget_s, **how)
-    axes.require_open(schedules, axes.axes_over(over, setup))
+    varied = axes.axes_over(over, setup)
+    axes.require_open(schedules, varied)
     aim = Aim(*aims_of(minimise, subject_to), asked.seeds, prunes)
     if aim.learns and asked.aimed_at is None:
         told = f"{setup.model.name} has no target, and what is minimised needs one"
         raise OptionError(f"{told}; give target")
-    searcher, stopped, given = _Searcher(over, asked, aim), dict[str, Any](), 0
+    searcher, stopped, given = _Searcher(varied, asked, aim), dict[str, Any](), 0
     of_each: dict[str, Proposals] = {}
     with searcher.asked.runs() as runs:
         try:
@@ -132,10 +133,9 @@ def aims_of(*given: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[Conditi
 class _Searcher:
     """Asks, evaluates and tells, batch by batch."""
 
-    def __init__(self, over: axes.Over, asked: Query, aim: Aim) -> None:
-        self._aim, setup = aim, asked.setup
-        varied = list(axes.axes_over(over, setup))
-        if len(setup.schedules) > 1 and "schedule" not in over:
+    def __init__(self, over: Sequence[axes.Axis], asked: Query, aim: Aim) -> None:
+        self._aim, setup, varied = aim, asked.setup, list(over)
+        if len(setup.schedules) > 1 and all(axis.key != "schedule" for axis in over):
             named = [one.name for one in setup.schedules]
             if len(set(named)) < len(named):
                 raise OptionError(
@@ -194,11 +194,10 @@ class _Searcher:
 
     def _row(self, point: axes.Point) -> Row | str:
         """The row of a point, or why there is none; of several schedules of a name, the first's."""
-        rest = dict(point)
-        row = self._rows[rest.pop("schedule")] if self._rows else self.asked.rows[0]
-        return rows_at([row], rest, lambda _label: _text(point), self.asked.seed, self.asked.known)[
-            0
-        ]
+        asked, rest = self.asked, dict(point)
+        row = self._rows[rest.pop("schedule")] if self._rows else asked.rows[0]
+        (found,) = rows_at([row], rest, lambda _label: _text(point), asked.seed, asked.known)
+        return found
 
     def found(
         self, of_each: Mapping[str, Proposals], sampler: str, told: Sequence[PointOutcome]

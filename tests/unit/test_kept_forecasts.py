@@ -415,7 +415,8 @@ def test_trials_of_other_data_are_no_trials_of_a_search_also_where_a_value_names
     def name() -> str:
         setup = setup_of(own, "tflops-1", "amp")
         over, aim = {"model.numbers": [*map(str, files)]}, untyped.Aim(("epoch_s",), (), range(1))
-        return untyped._Searcher(over, Query(setup=setup), aim).proposals("random", 1)._name
+        varied = untyped.axes.axes_over(over, setup)
+        return untyped._Searcher(varied, Query(setup=setup), aim).proposals("random", 1)._name
 
     before, _file = name(), files[1].write_text("1\n")
     named = name()
