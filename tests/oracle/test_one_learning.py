@@ -10,7 +10,7 @@ import pytest
 import ampsim
 from ampsim.ir import Direction, ParameterizedNode
 from ampsim.runs.witness import leading
-from ampsim.study.process_settings import single_threaded
+from ampsim.study.process_settings import fixed_settings
 
 SEED, M = 3, 6
 EVERY = 10**9
@@ -140,7 +140,7 @@ def test_draining_schedules_learn_the_same_bits_on_every_machine(case):
             losses.add(tuple(result.epochs[["loss", "valid_loss"]].iloc[0]))
     assert (len(found), len(losses)) == (1, 1)
     graph = model.graph(SEED)
-    with single_threaded():  # as a run: more threads cut a product otherwise, and round otherwise
+    with fixed_settings():  # as a run: one thread, and no flag that OpenBLAS raises of lanes unused
         plain = plainly_learned(model, instances)
     learned = dict(found.pop())
     for node in graph.parameterized:
