@@ -145,7 +145,6 @@ def _notes_in_a_line() -> Generator[None]:
 ENDING: Final = ("SIGTERM", "SIGHUP", "SIGBREAK")
 """Signals that are treated as Ctrl-C is, by their names on any system."""
 
-
 AGAIN_S: Final = 1.0
 """Seconds within which further signals belong to the first (chosen: `timeout` sends two, and what
 passes signals on to a program that the terminal told already, within milliseconds; who presses
@@ -168,7 +167,7 @@ class Received:
         self.number: int = signal.SIGINT
         self.is_over = False
         self._last_s: float | None = None
-        self._is_lost = False
+        self._is_lost, self._dropping = False, threading.Lock()
 
     @property
     def code(self) -> int:
@@ -190,21 +189,22 @@ class Received:
         is_same = self._last_s is not None and now_s - self._last_s < AGAIN_S
         if self.is_over or (is_same and not self._is_lost):
             return
-        if self._last_s is None:
-            self.number = number
+        self.number = self.number if self.has_come else number
         self._last_s, self._is_lost = now_s, False
         raise KeyboardInterrupt
 
     def repeat(self) -> None:
         """Interrupt once more, in a moment, for Python has dropped the interruption."""
         self._is_lost = True
-        again = threading.Timer(REPEATED_AFTER_S, self._interrupt_main)
-        again.daemon = True
-        again.start()
+        with self._dropping:  # in here one would be dropped as well
+            again = threading.Timer(REPEATED_AFTER_S, self._interrupt_main)
+            again.daemon = True
+            again.start()
 
     def _interrupt_main(self) -> None:
         """Send the signal to the thread that handles signals, which wakes it if it waits."""
-        main = threading.main_thread().ident
+        with self._dropping:
+            main = threading.main_thread().ident
         if self.is_over or main is None:
             return
         if sys.platform == "win32":

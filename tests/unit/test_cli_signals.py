@@ -237,6 +237,24 @@ def test_an_interruption_that_python_drops_is_repeated(call, monkeypatch):
     assert (ended.code, ended.out, ended.err) == (143, "", "ampsim: interrupted\n")
 
 
+class Slow(threading.Timer):
+    """A timer that is over before who starts it goes on, as where processors are few."""
+
+    def start(self) -> None:
+        super().start()
+        self.join(0.1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="wakes nothing that waits")
+def test_an_interruption_is_repeated_once_python_has_dropped_it_not_before(monkeypatch):
+    monkeypatch.setattr("ampsim.cli.start.threading.Timer", Slow)
+    with signals.interrupting() as received:
+        Deleted(None)
+        with pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(2)
+    assert received.code == 128 + signal.SIGTERM
+
+
 def test_any_other_error_that_python_drops_is_told_as_ever(monkeypatch):
     dropped = []
     monkeypatch.setattr(sys, "unraisablehook", lambda error: dropped.append(error.exc_type))
