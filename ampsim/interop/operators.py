@@ -102,8 +102,7 @@ def _node(kind: Any, **options: Any) -> Rule:
 def _applied(given: Arguments, function: str, wire: Ref, *numbers: float, named: str = "") -> Ref:
     """A function of each element of what a wire brings."""
     options = {"numbers": numbers} if numbers != nodes.FUNCTIONS[function].numbers else {}
-    name = named or function
-    return given.light(nodes.Pointwise, wire, named=name, function=function, **options)
+    return given.light(nodes.Pointwise, wire, named=named or function, function=function, **options)
 
 
 def _pointwise(function: str) -> Rule:
@@ -486,6 +485,7 @@ _RULES: Final[dict[str, Rule]] = {
     "mean.dim": _mean,
     "mse_loss": _squared_error,
     "mul.Tensor": _times,
+    "native_dropout": lambda given: (_dropout(given), NOTHING),
     "neg rsub.Scalar": _affine,
     "permute transpose.int": _permute,
     "pow.Tensor_Scalar": _pointwise("pow"),
