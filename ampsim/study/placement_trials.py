@@ -149,7 +149,7 @@ class Trials:
     @cached_property
     def probe(self) -> Probe:
         """Return the costs of instances on the first device, and what they send."""
-        return probe_of(self.model, self.cluster.devices[0], self.batches())
+        return probe_of(self.model, self.cluster, self.batches())
 
     def place(self, placement: Placement, schedule: Schedule, seed: int) -> list[int]:
         """Return a worker for each node, in their order; of a solver, in the first copy.

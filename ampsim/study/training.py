@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from ampsim.data_parallel import CENTRE, Solver, SolverEngine
 from ampsim.dataflow import OfProgram, ProgramEngine
-from ampsim.hardware import Cluster, Device
+from ampsim.hardware import Cluster
 from ampsim.ir import Graph
 from ampsim.model_parallel import (
     Engine,
@@ -40,11 +40,11 @@ PROBE_SEED: Final = 0
 then belongs to model, cluster and schedule, and repeats differ in their learning alone (chosen)."""
 
 
-def probe_of(model: Model, device: Device, batches: Iterable[Any]) -> Probe:
-    """Measure instances on a device: their costs, and what they send, on a graph of their own."""
+def probe_of(model: Model, cluster: Cluster, batches: Iterable[Any]) -> Probe:
+    """Measure instances on a cluster's device: costs, and what is sent, on a graph of their own."""
     job = job_of(model, model.graph(PROBE_SEED))
     with fixed_settings():
-        return probe(job, device, batches)
+        return probe(job, cluster, batches)
 
 
 def validations(train_count: int, every: int | None) -> int:

@@ -15,7 +15,7 @@ from ampsim import Amp, forecast, load_cluster, load_model, simulate
 from ampsim.data import ListReduction
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError, UnknownNameError
-from ampsim.hardware import HOST, Cluster, Device, Edge, Link
+from ampsim.hardware import HOST, Cluster, Device, Edge, Link, MemoryRemedy
 from ampsim.ir import Graph
 from ampsim.model_parallel import PLACEMENTS, SCHEDULES, Probe, Search, Situation, placement_of
 from ampsim.model_parallel.placements import Balanced, CommunicationAware, KHop, Paper
@@ -274,6 +274,22 @@ def test_the_papers_placement_draws_light_nodes_from_the_seed_and_heavy_ones_nev
     heavy = [node.name for node in rnn.graph().parameterized]
     assert all(one[name] == workers[0][name] for one in workers for name in heavy)
     assert any(one != workers[0] for one in workers)
+
+
+@pytest.mark.parametrize("remedy", ["recompute", "offload"])
+def test_a_probe_counts_what_is_computed_again_and_no_copies(remedy):
+    """Or `balanced` gives the worker of a cell more to compute than others."""
+    given = load_model("lstm_mnist", hidden=4, data="synthetic", batch=50)
+    device = Device(name="d", flop_per_s=1e9, copy_bandwidth_bytes_per_s=1e6)
+    cluster = Cluster(name="c", devices=(device,), memory=MemoryRemedy(remedy=remedy))
+    probed_s = Trials(given, cluster, 150).probe.seconds
+    if remedy == "offload":
+        cluster = cluster.model_copy(update={"memory": None})
+    result = simulate(given, cluster, "sequential", instances=150, mode="sleep")
+    spans = result.spans
+    own = (spans["node"] == "lstm") & (spans["end_s"] <= result.epochs["train_s"][0])
+    spent_s = (spans["end_s"] - spans["start_s"])[own]
+    assert probed_s[given.graph().index(given.graph()["lstm"])] == pytest.approx(spent_s.sum())
 
 
 def test_a_probe_is_of_many_instances_or_of_all(rnn):

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
-from ampsim.hardware import HOST, Cluster, Device, Link
+from ampsim.hardware import HOST, Cluster, Link
 from ampsim.ir import Graph
 from ampsim.model_parallel.engine import Engine
 from ampsim.model_parallel.job import Job, RunSettings
@@ -130,17 +130,18 @@ def share_with_producers(graph: Graph, placement: list[int]) -> None:
         placement[index] = max(placement[index], 0)
 
 
-def probe(job: Job, device: Device, batches: Iterable[Any]) -> Probe:
-    """Send instances through a graph, one after the other, each node on its own `device`.
+def probe(job: Job, cluster: Cluster, batches: Iterable[Any]) -> Probe:
+    """Send instances through a graph, one after the other, each node on a device of its own.
 
     In `sleep` mode, unless control flow reads values.
 
     Args:
         job: a graph that nothing else uses, and how to train it.
-        device: whose costs count, but for those of messages and of issuing steps.
+        cluster: of whose first device the costs count, but for those of messages and of issuing
+            steps; and what heavy nodes compute again, if its remedy for memory says so.
         batches: of a training pass; the first `INSTANCES` are taken.
     """
-    nodes = job.graph.nodes
+    nodes, device = job.graph.nodes, cluster.devices[0]
     without = dict.fromkeys((*device.message_numbers, "dispatch_s"), 0.0)
     device = device.model_copy(update=without)
     recorder = Recorder([node.name for node in nodes], max(1, len(nodes) - 1))
@@ -150,6 +151,7 @@ def probe(job: Job, device: Device, batches: Iterable[Any]) -> Probe:
             name="probe",
             devices=(device,) * max(1, len(nodes) - 1),
             link=Link(latency_s=_LATENCY_S),
+            memory=None if cluster.offloads else cluster.memory,
         ),
         list(range(HOST, len(nodes) - 1)),
         Sequential(),
