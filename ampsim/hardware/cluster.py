@@ -52,8 +52,8 @@ class MemoryRemedy(Consistent):
 
     Args:
         remedy: "offload" moves the activations of heavy nodes to the host and back over the lanes
-            of their device; "recompute" lets heavy nodes keep their inputs alone, and compute the
-            rest again.
+            of their device; "recompute" lets LSTM and GRU cells keep their inputs alone, and
+            compute the rest again.
         above_bytes: an activation is moved only where more than this lies in its device's memory.
     """
 

@@ -6,9 +6,9 @@ arrived, it comes back over the copy-in lane, beside whatever the device compute
 waits for that; its bytes are taken when that copy begins. Source: the layer-wise policy of vDNN
 (Rhu and others, 2016), message by message.
 
-Recompute: a heavy node keeps its inputs alone. Its backward step first does the forward work once
-more, which is charged with it, and what that gives lies in memory while the step lasts. With the
-weights and the inputs of the forward step it gives the same bits, so that nothing is computed twice
+Recompute: an LSTM or GRU cell keeps its inputs alone. Its backward step first does the forward work
+once more, which is charged with it, and what that gives lies in memory while the step lasts. With
+the weights and inputs of the forward step it gives the same bits, so that nothing is computed twice
 here; schedules whose weights may be others by then are refused, and on a device that goes back to a
 checkpoint `ComputedAgain` computes with those. Source: Chen and others, Training Deep Nets with
 Sublinear Memory Cost (2016).

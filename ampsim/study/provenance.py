@@ -276,7 +276,7 @@ def costs(cluster: Cluster, schedules: Iterable[Schedule] = ()) -> list[dict[str
     if cluster.memory is not None:
         text = "what heavy nodes keep moves to the host and back over copy lanes"
         if not cluster.offloads:
-            text = "heavy nodes keep their inputs alone, and compute the rest again"
+            text = "LSTM and GRU cells keep their inputs alone, and compute the rest again"
         what = f"remedy {cluster.memory.remedy}"
         rows.append({"of": "memory", "what": what, "kind": "assumed", "text": text})
     return rows

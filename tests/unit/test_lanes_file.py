@@ -56,6 +56,9 @@ def test_a_cluster_file_names_the_device_of_the_host_and_a_remedy(load):
     rows = {(row["of"], row["what"]): row["text"] for row in costs(cluster)}
     assert rows["host", "controller"] == "host: 1.00 µs a step and 2.00 µs a message"
     assert "copy lanes" in rows["memory", "remedy offload"]
+    other = cluster.model_copy(update={"memory": MemoryRemedy(remedy="recompute")})
+    (told,) = (row["text"] for row in costs(other) if row["of"] == "memory")
+    assert told == "LSTM and GRU cells keep their inputs alone, and compute the rest again"
 
 
 def test_a_shipped_device_is_named_as_workers_are_and_one_without_overhead_is_noted(load):
