@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -61,7 +61,7 @@ class Running:
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FlowResult:
     """The values that a graph computed, and its trace in seconds.
 
@@ -77,6 +77,15 @@ class FlowResult:
     _executors: Mapping[int, Executor] = field(repr=False)
     _recorder: Recorder = field(repr=False)
     _hosts: Mapping[int, Host] = field(repr=False)
+    _held: dict[str, pd.DataFrame] = field(
+        default_factory=dict[str, pd.DataFrame], init=False, repr=False
+    )
+
+    def _once(self, name: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        """A table that is made once, as a frame of the caller's own; no row is copied."""
+        if name not in self._held:
+            self._held[name] = make()
+        return self._held[name].copy(deep=False)
 
     @property
     def makespan_s(self) -> float:
@@ -93,22 +102,22 @@ class FlowResult:
         """The most values that lay on one stack at a time, which loops save for their gradients."""
         return max((one.stack_depth_max for one in self._executors.values()), default=0)
 
-    @cached_property
+    @property
     def spans(self) -> pd.DataFrame:
         """One row a kernel, and one a dispatch where that takes time; columns as of any run."""
-        return self._recorder.frame("spans")
+        return self._once("spans", lambda: self._recorder.frame("spans"))
 
-    @cached_property
+    @property
     def transfers(self) -> pd.DataFrame:
         """One row a message between workers whose way takes time; columns as of any run."""
-        return self._recorder.frame("transfers")
+        return self._once("transfers", lambda: self._recorder.frame("transfers"))
 
     @property
     def critical_path(self) -> pd.DataFrame:
         """The chain of spans that ends with the last one: each waited for the one before."""
         return pd.DataFrame(critical_path(self._recorder.records()).columns())
 
-    @cached_property
+    @property
     def memory(self) -> pd.DataFrame:
         """Bytes in the device's memory: worker, time_s, bytes, stacks, activations, ...
 
@@ -116,8 +125,9 @@ class FlowResult:
         `bytes` in all, and then those of each category. Empty where no device has
         `memory_bytes`.
         """
-        rows = [row for host in self._counting for row in host.memory_rows]
-        return _table(f"worker time_s bytes {' '.join(CATEGORIES)}", rows)
+        rows = (row for host in self._counting for row in host.memory_rows)
+        names = f"worker time_s bytes {' '.join(CATEGORIES)}"
+        return self._once("memory", lambda: _table(names, list(rows)))
 
     @property
     def peak_bytes(self) -> pd.Series[Any]:
@@ -146,29 +156,32 @@ class FlowResult:
     def _counting(self) -> list[CountingHost]:
         return [host for host in self._hosts.values() if isinstance(host, CountingHost)]
 
-    @cached_property
+    @property
     def frames(self) -> pd.DataFrame:
         """One row an iteration of a loop on a worker: tag, iteration, opened_s, over_s, worker."""
-        return _table("tag iteration opened_s over_s worker", self._rows("frames"))
+        names = "tag iteration opened_s over_s worker"
+        return self._once("frames", lambda: _table(names, self._rows("frames")))
 
-    @cached_property
+    @property
     def decisions(self) -> pd.DataFrame:
         """One row a Switch with a live predicate: node, tag, taken, time_s, worker."""
-        return _table("node tag taken time_s worker", self._rows("decisions"))
+        names = "node tag taken time_s worker"
+        return self._once("decisions", lambda: _table(names, self._rows("decisions")))
 
     def _rows(self, what: str) -> list[tuple[Any, ...]]:
         """The rows of a table of all executors, each with its worker."""
         named = self._executors.items()
         return [(*row, worker) for worker, one in named for row in getattr(one, what)]
 
-    @cached_property
+    @property
     def evaluations(self) -> pd.DataFrame:
         """One row a node on a worker: node, operator, live and dead: how often it ran; worker."""
-        rows = [
+        names = "node operator live dead worker"
+        rows = (
             (one.node.name, one.node.operator.name, one.live, one.dead, one.frame.worker)
             for one in self._plan.steps
-        ]
-        return _table("node operator live dead worker", rows)
+        )
+        return self._once("evaluations", lambda: _table(names, list(rows)))
 
 
 _KINDS: Final[dict[str, Any]] = {

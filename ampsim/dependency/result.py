@@ -194,7 +194,7 @@ class Dependency(NamedTuple):
     variable: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EngineResult:
     """The result of a program on a dependency engine, in virtual seconds.
 

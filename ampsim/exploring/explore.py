@@ -244,7 +244,7 @@ def evidence_from_plain(plain: Mapping[str, Any]) -> Evidence:
     return TypeAdapter(Evidence).validate_python(plain)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Exploration(Finding):
     """The result of `explore`: a map of who is first.
 

@@ -34,7 +34,7 @@ Figures: TypeAlias = Mapping[str, Figure]
 """Figures by their files."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Finding(Saveable):
     """The answer to a question.
 

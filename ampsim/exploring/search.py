@@ -234,7 +234,7 @@ def _text(point: axes.Point) -> str:
     return ", ".join(f"{key} = {value!r}" for key, value in sorted(point.items()))
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Searched(Finding):
     """The result of `search`: a front of points that no other beats in all objectives.
 

@@ -307,7 +307,7 @@ def _shown(cell: Any) -> str:
     return UNKNOWN if cell is None or cell != cell else format_as("", cell)  # or NaN
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Solved(Finding):
     """The result of `solve`: the values of a key at which a condition begins or ends to hold.
 

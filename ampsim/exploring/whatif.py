@@ -359,7 +359,7 @@ def sentence_of(record: dict[str, Any]) -> str:
     return f"{said}{of_it * (share is not None and not math.isnan(share))}."
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WhatIf(Finding):
     """The result of `whatif`: what each thing would buy, were it faster.
 

@@ -160,7 +160,7 @@ _FORMAT: Final = 1
 BUDGET_S_MAX: Final = 1e7  # four months (chosen: nobody waits longer)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Forecast(RunTable, Saveable):
     """The result of `forecast`.
 

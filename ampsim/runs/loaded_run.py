@@ -60,7 +60,7 @@ def _array(column: pd.Series[Any]) -> Any:
     return own if own.dtype == "category" else np.array(own)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoadedRun(ReadOff):
     """The result of `load_run`: as `Result`, but without the model and its weights.
 

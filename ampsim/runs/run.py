@@ -173,7 +173,7 @@ def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
     return Run(failure=failure, **called, **same, **otherwise)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RunTable:
     """A table with a row for each schedule, and the runs behind its rows."""
 

@@ -83,7 +83,7 @@ def options_of(config: Any) -> list[ModelOption]:
 Parameters = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """A network to train, with its data and its optimizer: `build(config)` of a model file.
 
@@ -140,7 +140,7 @@ class Model:
     make_program: Callable[[], Program] | None = None
     make_layers: Callable[[], Sequence[ParameterizedNode]] | None = None
     given: Parameters = field(default_factory=dict[str, np.ndarray])
-    is_as_loaded: bool = field(default=False, init=False, repr=False, compare=False)
+    is_as_loaded: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the options.

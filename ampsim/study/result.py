@@ -55,7 +55,7 @@ def _count_text(value: float | None) -> str:
     return format_count(value) if value % 1 else f"{value:,.0f}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result(ReadOff):
     """The result of `simulate`; all times are virtual seconds.
 
@@ -86,13 +86,13 @@ class Result(ReadOff):
     workers: int
     origin: dict[str, Any] = field(repr=False)
     recorder: Recorder = field(repr=False)
-    outages: pd.DataFrame = field(default_factory=no_outages, repr=False, compare=False)
-    crossings: Crossings | None = field(default=None, repr=False, compare=False)
+    outages: pd.DataFrame = field(default_factory=no_outages, repr=False)
+    crossings: Crossings | None = field(default=None, repr=False)
     learning_digest: str | None = field(default=None, repr=False)
-    recount: Callable[[], Columns] | None = field(default=None, repr=False, compare=False)
-    is_explained: bool = field(default=True, repr=False, compare=False)
+    recount: Callable[[], Columns] | None = field(default=None, repr=False)
+    is_explained: bool = field(default=True, repr=False)
     _frames: dict[str, pd.DataFrame] = field(
-        default_factory=dict[str, pd.DataFrame], init=False, repr=False, compare=False
+        default_factory=dict[str, pd.DataFrame], init=False, repr=False
     )
 
     def _frame(self, table: str) -> pd.DataFrame:

@@ -48,6 +48,42 @@ def test_nobody_bends_a_result(model, cluster, table):
     assert after == numbers
 
 
+def computed():
+    with flow.FlowGraph():
+        ended = flow.while_loop(lambda i: i < 3, lambda i: (i + 1,), (flow.constant(0),))
+        return flow.run(ended, cluster="p100")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "table", ["spans", "transfers", "memory", "frames", "decisions", "evaluations", "critical_path"]
+)
+def test_nobody_bends_what_a_graph_computed(table):
+    made = computed()
+    before = getattr(made, table).copy()
+    bend(getattr(made, table))
+    assert getattr(made, table).equals(before)
+
+
+def test_what_users_hold_is_equal_to_itself_alone(model, cluster):
+    engine = ampsim.DependencyEngine("p100")
+    engine.push(None, work=ampsim.Work(flop=8))
+    engine.wait_for_all()
+    given = model.parameters()
+    forecast = {"instances": 20, "max_epochs": 1, "mode": "sleep"}
+    for make in (
+        lambda: ampsim.simulate(model, cluster, "amp", instances=20, mode="sleep"),
+        lambda: ampsim.forecast(model, cluster, "amp", **forecast),
+        lambda: model.set_parameters(given),
+        lambda: engine.result,
+        computed,
+    ):
+        first, second = make(), make()
+        assert first == first  # whose arrays are not compared
+        assert first != second
+        assert len({first, second}) == 2
+
+
 class Pickler(pickle.Pickler):
     """Takes nothing of itertools, none of which pickles from Python 3.14 on."""
 
