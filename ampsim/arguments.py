@@ -288,7 +288,7 @@ def _words_of(hint: Any) -> str:
     if origin is tuple and Ellipsis not in args:
         return f"({', '.join(_words_of(one) for one in args)})"
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return f"a mapping to {_words_of(args[1])}"
+        return f"a mapping to {_joined([_words_of(one) for one in _options(args[1])])}"
     if isinstance(origin, type) and issubclass(origin, Collection):
         return f"a list of {_joined([_words_of(one) for one in _options(args[0])])}"
     kind = cast("object", hint if origin is None else origin)

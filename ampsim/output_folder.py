@@ -295,6 +295,10 @@ def _digests(path: Path, kind: Kind) -> _Digests:
     return found
 
 
+def _one(kind: str) -> str:
+    return f"{'an' if kind == 'exploration' else 'a'} {kind}"
+
+
 def _read(manifest: Path, kind: Kind) -> dict[str, Any]:
     """A manifest of ours.
 
@@ -310,8 +314,8 @@ def _read(manifest: Path, kind: Kind) -> dict[str, Any]:
         raise _foreign(manifest)
     if there != kind:
         raise OutputError(
-            f"{manifest.parent}: holds a {there}, which a {kind} must not replace; choose another "
-            "folder, or remove it"
+            f"{manifest.parent}: holds {_one(there)}, which {_one(kind)} must not replace; choose "
+            "another folder, or remove it"
         )
     return table
 

@@ -129,7 +129,7 @@ def data_folder(explicit: str | os.PathLike[str] | None = None) -> Path:
         explicit: the folder, if the user named one; else `$AMPSIM_DATA`, else the cache folder
             that the platform keeps for a program.
     """
-    named = os.fspath(explicit) if explicit is not None else os.environ.get(VARIABLE)
+    named = os.fspath(explicit or "") or os.environ.get(VARIABLE)
     if named:
         return expanded(named)
     return cache_folder()

@@ -248,7 +248,8 @@ class Searched(Finding):
         sampler: what proposed the points.
         hypervolume: what the front dominates, up to `reference`.
         hypervolume_random: the same of as many points at random; None where fewer were tried.
-        reference: a tenth beyond the largest value of each objective, of all complete trials.
+        reference: of each objective, the largest value of all complete trials and a tenth of the
+            range of its values, or of itself where all are one.
         volumes: of each sampler the hypervolume of its first trial, its first two, and so on.
         importances: of each key the share that it has in telling the best tenth of the complete
             trials from all of them (PED-ANOVA), largest first; empty of fewer than 30.

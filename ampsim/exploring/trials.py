@@ -249,7 +249,7 @@ def dominates(one: Values, other: Values) -> bool:
 
 
 def reference_of(points: Sequence[Values]) -> Values:
-    """Return the corner up to which volumes are counted (chosen: a tenth beyond the largest)."""
+    """The corner up to which volumes are counted (chosen: a tenth of each range above it)."""
     return tuple(
         high + 0.1 * (high - min(column) or abs(high) or 1.0)
         for column in zip(*points, strict=True)

@@ -26,7 +26,7 @@ def test_a_folder_named_comes_before_the_variable_and_that_before_the_cache(
 ) -> None:
     monkeypatch.setenv("AMPSIM_DATA", "~/there")
     assert data_folder(tmp_path) == tmp_path
-    assert data_folder() == Path("~/there").expanduser()
+    assert data_folder() == data_folder("") == Path("~/there").expanduser()
     monkeypatch.setenv("AMPSIM_DATA", "")
     assert data_folder() == platformdirs.user_cache_path("ampsim", appauthor=False)
 

@@ -55,14 +55,15 @@ def test_a_lock_that_its_holder_removed_meanwhile_is_nobodys(tmp_path, monkeypat
         assert lock.exists()
 
 
-KINDS = list(itertools.permutations(("run", "forecast", "report"), 2))
+KINDS = list(itertools.permutations(("run", "forecast", "exploration"), 2))
 
 
 @pytest.mark.parametrize(("there", "comes"), KINDS)
 def test_results_of_another_kind_are_not_replaced(there, comes, tmp_path):
     with staged(tmp_path, there) as place:
         fill(place, {"a.csv": "1"}, there)
-    said = f"holds a {there}, which a {comes} must not replace; choose another folder"
+    one, other = (f"an {kind}" if kind == "exploration" else f"a {kind}" for kind in (there, comes))
+    said = f"holds {one}, which {other} must not replace; choose another folder"
     with pytest.raises(OutputError, match=said), taken(tmp_path, comes):
         pass
 

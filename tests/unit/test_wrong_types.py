@@ -233,6 +233,11 @@ UNTYPED: Any = ampsim  # a user's mistakes, which a type checker would see
             lambda: UNTYPED.figures.gantt(3),
             "results must be a Result, a LoadedRun or an EngineResult, got 3",
         ),
+        (
+            lambda: UNTYPED.explore("mlp", "p100", "amp", over=[1]),
+            "over must be a mapping to text or a list of a number, a whole number or text, "
+            "got [1] (list)",
+        ),
         (lambda: UNTYPED.Link(latency_s="1"), "Link: latency_s must be a number, got '1'"),
         (lambda: UNTYPED.forecast("rnn"), "forecast: missing a required argument: 'cluster'"),
     ],
