@@ -307,7 +307,7 @@ class FlowGraph:
         """A tensor that is always the same; equal ones are one.
 
         Raises:
-            OptionError: it is no array of numbers.
+            OptionError: it is no array of numbers, or of some that the type does not hold.
         """
         try:
             array = np.asarray(unmasked("a constant", value), dtype)
@@ -315,6 +315,8 @@ class FlowGraph:
             array = np.asarray(None)
         if array.dtype.kind not in "fib":
             raise OptionError(f"a constant must be numbers or truth values, got {shown(value)}")
+        if dtype is not None and array.dtype.kind != "f" and (array != np.asarray(value)).any():
+            raise OptionError(f"a constant of {dtype} must hold its value, got {shown(value)}")
         array = array.astype(np.int64) if array.dtype.kind == "i" else array.copy()
         array.setflags(write=False)
         key = (array.dtype, array.shape, array.tobytes())
@@ -441,7 +443,8 @@ def type_of_numbers(what: str, dtype: Any) -> np.dtype[Any]:
 
 def constant(value: Any, dtype: Any = None) -> Tensor:
     """A tensor that is always the same."""
-    return open_graph().constant(value, None if dtype is None else np.dtype(dtype))
+    told = None if dtype is None else type_of_numbers("a constant", dtype)
+    return open_graph().constant(value, told)
 
 
 def output_of(node: Node, shape: op.Shape | None, dtype: np.dtype[Any], context: Context) -> Tensor:

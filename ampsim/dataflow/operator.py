@@ -129,7 +129,10 @@ def told_shape(*shapes: Shape, static: Shape | None, **attributes: Any) -> Shape
 
 def told_dtype(*dtypes: np.dtype[Any], dtype: Any, **attributes: Any) -> np.dtype[Any]:
     """The type that the attribute `dtype` tells."""
-    return np.dtype(dtype)
+    told = np.dtype(dtype)
+    if told.kind not in "fib":
+        raise TypeError(f"a type of numbers or truth values is expected, got {told}")
+    return told
 
 
 def without_axis(x: Shape, *, axis: int | None) -> Shape:

@@ -122,7 +122,7 @@ def array_of(what: str, value: Any, dtype: Any = None) -> np.ndarray:
 
 @checked
 def variable(
-    name: str, value: Any = None, shape: Sequence[int] | None = None, dtype: Any = "float64", *,
+    name: str, value: Any = None, shape: Sequence[int] | None = None, dtype: Any = None, *,
     trainable: bool = True,
 ) -> Tensor:  # fmt: skip
     """A tensor that stays from one run to the next.
@@ -132,18 +132,22 @@ def variable(
     Args:
         name: such as "linear-1.weight".
         value: what it has before anything is assigned; None where `set_variables` says so later.
-        shape: its shape, where no value is given.
-        dtype: its type, likewise.
+        shape: its shape, which follows from a value.
+        dtype: its type; None for the value's own, and "float64" without one.
         trainable: whether it is a parameter, which `minimize` steps; one of whole numbers is none.
 
     Raises:
-        OptionError: neither value nor shape is given, or they are no numbers, or an input or a
-            generator has that name, or a variable of another shape or type.
+        OptionError: neither value nor shape is given, or they are no numbers, or do not fit each
+            other, or an input or a generator has that name, or a variable of another shape or type.
     """
-    graph, dtype = open_graph(), type_of_numbers(f"variable {name!r}", dtype)
+    graph, what = open_graph(), f"variable {name!r}"
+    told = None if dtype is None else type_of_numbers(what, dtype)
+    dtype = told or np.dtype("float64")
     if value is not None:
-        value = array_of(f"variable {name!r}", value)
+        value = array_of(what, value, told)
         value = value.astype(np.int64) if value.dtype.kind == "i" else value
+        if shape is not None and tuple(shape) != value.shape:
+            raise OptionError(f"{what} must have shape {tuple(shape)}, got {value.shape}")
         shape, dtype = value.shape, value.dtype
     if shape is None:
         raise OptionError(f"variable {name!r} must have a value or a shape; give one of them")

@@ -82,17 +82,35 @@ WRONG: dict[str, Callable[[Any], object]] = {
     "a constant must be numbers .* got 1000+": lambda x: x / 10**400,
     "a constant must be numbers": lambda x: flow.reshape(x, (2**63, -1)),
     "a constant must be numbers or": lambda x: flow.zeros((10**400, 1)),
+    "a constant must be numbers or truth values, got nope": lambda x: flow.constant(1, "nope"),
+    "a constant of int64 must hold its value, got 1.5": lambda x: flow.constant(1.5, "int64"),
+    r"variable 'v' must have shape \(3,\), got \(2,\)": lambda x: flow.variable("v", [1, 2], (3,)),
+    r"variable 'v' must be int64, got \[1.5\]": lambda x: flow.variable("v", [1.5], dtype="int64"),
     "placement of sum-1 must be a whole number or text, got None": lambda x: flow.run(
         flow.sum(x), {"x": np.ones((2, 3))}, placement={"sum-1": None}  # pyright: ignore[reportArgumentType]  # likewise
     ),
 }  # fmt: skip
-"""What is no type, length or device, by what is said of it; each ended in a traceback."""
+"""What is no type, length or device, by what is said of it; it was a traceback, or was taken."""
 
 
 @pytest.mark.parametrize("told", WRONG)
 def test_what_is_no_type_length_or_device_is_refused(told):
     with flow.FlowGraph(), pytest.raises(OptionError, match=f"^{told}"):
         WRONG[told](flow.input("x", (2, 3)))
+
+
+def test_a_variable_has_the_type_that_is_told_beside_its_value():
+    with flow.FlowGraph() as graph:
+        flow.variable("v", [1, 2], dtype="float32")
+        assert flow.variables(graph)["v"].dtype == np.float32
+
+
+@pytest.mark.parametrize("build", [
+    lambda x: flow.cast(x, "U3"), lambda x: flow.numpy_function(np.copy, [x], dtype=complex),
+])  # fmt: skip
+def test_nothing_in_a_graph_is_text_or_complex(build):
+    with flow.FlowGraph(), pytest.raises(GraphError, match=r"a type of numbers or truth values is"):
+        build(flow.input("x", (2, 3)))
 
 
 @pytest.mark.parametrize("high", [2.5, True])

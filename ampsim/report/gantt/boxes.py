@@ -171,7 +171,7 @@ def check_window(window_s: Window) -> Window:
     if not (np.isfinite(window_s[0]) and np.isfinite(window_s[1]) and window_s[0] < window_s[1]):
         raise OptionError(
             f"a window must be two finite times in s, start < end, got {window_s[0]:g} to "
-            f"{window_s[1]:g}; leave it out to see the whole run"
+            f"{window_s[1]:g}; or leave it out"
         )
     return window_s
 
