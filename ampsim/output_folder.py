@@ -295,7 +295,7 @@ def _digests(path: Path, kind: Kind) -> _Digests:
     return found
 
 
-def _one(kind: str) -> str:
+def _one(kind: str | None) -> str:
     return f"{'an' if kind == 'exploration' else 'a'} {kind}"
 
 

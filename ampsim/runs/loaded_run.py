@@ -62,7 +62,7 @@ def _array(column: pd.Series[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class LoadedRun(ReadOff):
-    """The result of `load_run`: as `Result`, but without the model and its weights.
+    """The result of `load_run`: what is kept of a `Result`; model and schedule are names.
 
     The tables are read-only, and read when they are first asked for.
     """
@@ -232,7 +232,7 @@ def load_run(folder: str | os.PathLike[str]) -> LoadedRun:
         folder: what `--out` named.
 
     Returns:
-        Its tables and numbers, as of a `Result`; `ampsim.figures` draws it.
+        Those tables and numbers of a `Result` that are kept; `ampsim.figures` draws it.
 
     Raises:
         FileFormatError: the folder does not hold a whole run.

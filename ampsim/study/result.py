@@ -191,8 +191,8 @@ class Result(ReadOff):
     def waits(self) -> pd.DataFrame:
         """When ranks could do nothing for an exchange: worker, kind, start_s, end_s.
 
-        The kind says what held a rank up first: "waits for all", "turn", "lock", "reply" or
-        "bound". Empty without a solver.
+        The kind says what held a rank up first: "waits for all", or likewise for "turn",
+        "lock", "reply" or "bound". Empty without a solver.
         """
         return waits_of(self.exchanges, self.origin["schedule"], self.origin["seed"])
 
