@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -200,7 +201,8 @@ def _table(names: str, rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
 @checked
 def run(
     asked: Tensor | Sequence[Tensor], feeds: Mapping[str, Any] | None = None, *,
-    cluster: Cluster | str = "tflops-1", mode: Literal["numeric", "sleep"] = "numeric",
+    cluster: Cluster | str | os.PathLike[str] = "tflops-1",
+    mode: Literal["numeric", "sleep"] = "numeric",
     parallel_iterations: Annotated[int, Ge(0)] = PARALLEL_ITERATIONS, run_ahead: bool = True,
     swap_memory: bool = False, swap_threshold: Share = SWAP_THRESHOLD,
     placement: Placement | None = None, broadcast_dead: bool = False, seed: int = 0,

@@ -6,6 +6,7 @@ settled as in MXNet's source. docs/decisions/0017-dependency-engine.md has the r
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ class DependencyEngine:
     @checked
     def __init__(
         self,
-        cluster: Cluster | str,
+        cluster: Cluster | str | os.PathLike[str],
         policy: Policy | None = None,
         *,
         host: Device | None = None,

@@ -48,6 +48,14 @@ def test_nobody_bends_a_result(model, cluster, table):
     assert after == numbers
 
 
+def test_a_graph_and_an_engine_take_the_path_of_a_device_file(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text('flop_per_s = 1e9\nsources.flop_per_s = {kind = "assumed", text = "a test"}\n')
+    assert ampsim.DependencyEngine(path).cluster.workers == 16
+    with flow.FlowGraph():
+        assert flow.run(flow.constant(2.0) * 3, cluster=path).values == [6]
+
+
 def computed():
     with flow.FlowGraph():
         ended = flow.while_loop(lambda i: i < 3, lambda i: (i + 1,), (flow.constant(0),))
