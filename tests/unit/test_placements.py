@@ -254,6 +254,25 @@ UNEVEN = Cluster(
 )
 
 
+@pytest.mark.parametrize("name", ["balanced", "communication-aware", Search(5)])
+@pytest.mark.parametrize("device", ["a100", "cpu-core"])
+def test_devices_that_are_all_so_many_times_as_slow_are_placed_alike(name, device):
+    here = load_cluster(device, workers=4)
+    placed = set[Any]()
+    for factor in (1, 2, 3, 7):
+        numbers = {
+            key: value * factor ** (-1 if key.endswith("_per_s") else 1)
+            for key, value in here.devices[0].model_dump().items()
+            if key.endswith("_s") and value
+        }
+        slow = here.devices[0].model_copy(update=numbers)
+        cluster = here.model_copy(update={"devices": (slow,) * 4})
+        options = {"mode": "sleep", "instances": 100, "placement": name}
+        spans = simulate(load_model("rnn", hidden=8), cluster, Amp(4), **options).spans
+        placed.add(tuple(sorted(set(zip(spans["node"], spans["worker"], strict=True)))))
+    assert len(placed) == 1
+
+
 @pytest.mark.parametrize("name", [name for name in PLACEMENTS if name != "paper"])
 def test_a_placement_is_the_same_for_all_seeds(rnn, name):
     """Data differ by seed, so a probe of a run's own data would place its nodes by luck."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ampsim.hardware import HOST
-from ampsim.model_parallel.placements.base import Situation, place_rest
+from ampsim.model_parallel.placements.base import Situation, place_rest, rounded
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def longest_first(costs: Sequence[float], rates: Sequence[float]) -> list[int]:
     loads = [0.0] * len(rates)
     for index in sorted(range(1, len(costs)), key=lambda place: (-costs[place], place)):
         if costs[index] > 0:
-            worker = min(range(len(rates)), key=lambda w: ((loads[w] + costs[index]) / rates[w], w))
+            done = [(load + costs[index]) / rate for load, rate in zip(loads, rates, strict=True)]
+            worker = min(range(len(rates)), key=lambda w: (rounded(done[w]), w))
             placement[index] = worker
             loads[worker] += costs[index]
     return placement

@@ -177,7 +177,12 @@ def _seconds(job: Job, recorder: Recorder) -> tuple[float, ...]:
     for group in job.graph.replica_groups:
         places = [job.graph.index(node) for node in group]
         seconds[places] = seconds[places].mean()
-    return tuple(float(one) for one in seconds)
+    return tuple(map(rounded, seconds))
+
+
+def rounded(seconds: float) -> float:
+    """To nine digits: what rounding alone tells apart is equal then, and the first is first."""
+    return float(f"{seconds:.9g}")
 
 
 def _by_pair(sent: Columns, amounts: np.ndarray) -> dict[tuple[int, int], int]:

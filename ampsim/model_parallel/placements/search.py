@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 from ampsim.hardware import HOST
 from ampsim.model_parallel.placements.balanced import Balanced
-from ampsim.model_parallel.placements.base import Placement, Situation
+from ampsim.model_parallel.placements.base import Placement, Situation, rounded
 from ampsim.model_parallel.placements.communication_aware import CommunicationAware, seconds_per
 from ampsim.model_parallel.placements.k_hop import KHop
 from ampsim.model_parallel.placements.paper import Paper
@@ -196,7 +196,7 @@ class _Estimate:
             if placement[one] != placement[other]:
                 of_message_s, of_byte_s = self._costs(placement[one], placement[other])
                 crossing_s += count * of_message_s + size * of_byte_s
-        return max(loads) + crossing_s / len(loads)
+        return rounded(max(loads) + crossing_s / len(loads))
 
 
 def _moved(placement: Sequence[int], nodes: Sequence[int], worker: int) -> list[int]:
