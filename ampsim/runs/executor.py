@@ -134,8 +134,8 @@ class AnyExecutor(RunExecutor):
         content = packed_for_elsewhere(task, read)
         try:
             self._asked[key] = self._executor.submit(answer_elsewhere, content)
-        except RuntimeError as error:  # it was shut down, or broke
-            raise ExecutorError(f"the executor takes no more: {error}; give another") from error
+        except Exception as error:  # it was shut down, broke, or reaches nobody
+            raise ExecutorError(f"the executor takes no more: {error!r}; give another") from error
         return self._asked[key]
 
     def stop(self, keys: Collection[str]) -> None:

@@ -232,20 +232,20 @@ def _hand_over(
     name = f"{task.label}, seed {task.seed}"
     try:
         answer = future.result()
+        parts: Any = (None, None) if isinstance(answer, Exception) else answer
+        value, carried = parts
     except Died as error:
         listeners.on_loss(place, f"{name}: {error}")
         return
     except AmpsimError:
         raise
-    except Exception as error:  # of an executor that a user brought
-        why = f"the executor broke: {type(error).__name__}: {error}"
-        raise ExecutorError(f"{name}: {why}") from error
+    except Exception as why:  # of an executor that a user brought
+        raise ExecutorError(f"{name}: the executor broke: {type(why).__name__}: {why}") from why
     if isinstance(answer, SimulationError | MemoryError):
         listeners.on_loss(place, loss_of(task, answer))
     elif isinstance(answer, Exception):
         raise answer
     else:
-        value, carried = answer
         if carried is not None:
             value = replace(value, made=_result_of(task, carried))
         listeners.on_finish(place, value)

@@ -359,7 +359,8 @@ def test_of_runs_that_are_known_by_the_same_one_is_made_and_all_are_handed_over(
 def test_an_executor_that_was_shut_down_is_told_in_a_line(model, cluster):
     executor = concurrent.futures.ThreadPoolExecutor(1)
     executor.shutdown()
-    said = "^the executor takes no more: cannot schedule new futures after shutdown; give another$"
+    why = r"RuntimeError\('cannot schedule new futures after shutdown'\)"
+    said = f"^the executor takes no more: {why}; give another$"
     with pytest.raises(ExecutorError, match=said):
         ampsim.forecast(model, cluster, "sequential", instances=10, executor=executor)
 
@@ -372,7 +373,11 @@ class Breaking(concurrent.futures.Executor):
 
     def submit(self, *_, **__):
         future = concurrent.futures.Future()
-        if self.error is None:
+        if isinstance(self.error, OSError):
+            raise self.error
+        if isinstance(self.error, str):
+            future.set_result(self.error)
+        elif self.error is None:
             future.cancel()
             future.set_running_or_notify_cancel()
         else:
@@ -386,11 +391,18 @@ class Breaking(concurrent.futures.Executor):
         (concurrent.futures.BrokenExecutor("gone"), "BrokenExecutor: gone"),
         (TypeError("cannot be sent"), "TypeError: cannot be sent"),
         (None, "CancelledError: "),
+        ("done", "ValueError: .* to unpack .*"),
     ],
 )
 def test_an_executor_that_breaks_is_told_in_a_line(model, cluster, error, said):
     with pytest.raises(ExecutorError, match=f"^sequential, seed 0: the executor broke: {said}$"):
         forecast(model, cluster, ALL, max_epochs=1, executor=Breaking(error))
+
+
+def test_an_executor_that_reaches_nobody_is_told_in_a_line(model, cluster):
+    said = r"^the executor takes no more: OSError\('no sbatch'\); give another$"
+    with pytest.raises(ExecutorError, match=said):
+        forecast(model, cluster, ALL, max_epochs=1, executor=Breaking(OSError("no sbatch")))
 
 
 def test_an_executor_that_cannot_end_a_run_takes_no_limit(model, cluster):
