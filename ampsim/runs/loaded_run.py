@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,7 +104,7 @@ class LoadedRun(ReadOff):
     def max_active_keys(self) -> int | None:
         """Instances in flight at most, in all ranks; None where there are as many as stages."""
         schedule, ranks = self.manifest["schedule"], 1
-        while "inner" in schedule:
+        while {"inner", "ranks"} <= schedule.keys():
             schedule, ranks = schedule["inner"], ranks * schedule["ranks"]
         limit = schedule.get("max_active_keys", 1)
         return ranks * limit if isinstance(limit, int) else None
@@ -168,12 +168,8 @@ class LoadedRun(ReadOff):
             if name == "outages":
                 return no_outages()
             return pd.DataFrame({key: np.zeros(0, kind) for key, kind in SCHEMAS[name].items()})
-        path = self.verified(name)
-
-        def read() -> Any:
-            return pd.read_parquet(io.BytesIO(path.read_bytes()), engine="pyarrow")
-
-        frame = decoded(read, name, path, self.workers)
+        path, read = self.verified(name), partial(pd.read_parquet, engine="pyarrow")
+        frame = decoded(lambda: read(io.BytesIO(path.read_bytes())), name, path, self.workers)
         if name == "transfers":
             frame["node"] = frame["target"]
         elif name == "spans":
@@ -271,7 +267,7 @@ def _checked(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
     needed = [("model", "name"), *(("cluster", key) for key in ("name", "workers", "groups"))]
     needed += [("schedule", "name"), ("seed",)]
     kept = [name for name in SELDOM if _at(manifest, ("files", name)) is not None]
-    needed += [("schedule", "ranks")] * ("exchanges" in kept)
+    needed += [("schedule", "ranks")] * ("exchanges" in kept) + [("schedule",)]
     needed += [("files", name, key) for name in (*TABLES, *kept) for key in ("sha256", "rows")]
     for keys in needed:
         value = _at(manifest, keys)
@@ -279,9 +275,8 @@ def _checked(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
             raise FileFormatError(f"{path}: missing key {'.'.join(keys)!r}; run again")
         expected, is_right = _KINDS[keys[-1]]
         if not is_right(value):
-            got = short(value)
             raise FileFormatError(
-                f"{path}: {'.'.join(keys)} must be {expected}, got {got}; run again"
+                f"{path}: {'.'.join(keys)} must be {expected}, got {short(value)}; run again"
             )
     workers, groups = manifest["cluster"]["workers"], manifest["cluster"]["groups"]
     if sum(one["workers"] for one in groups) != workers:
@@ -300,19 +295,26 @@ def _are_groups(value: Any) -> bool:
     return is_tables(value) and all(
         isinstance(one.get("device"), str)
         and _is_count(one.get("workers"))
-        and all(
-            type(one[key]) in (int, float) and 0 <= one[key] < math.inf
-            for key in UPKEEP
-            if key in one
-        )
+        and all(type(one.get(key, 0)) in (int, float) for key in UPKEEP)
+        and all(0 <= one.get(key, 0) < math.inf for key in UPKEEP)
         for one in value
     )
+
+
+def _is_schedule(value: Any) -> bool:
+    """Tell whether it is a schedule, and, of one around others, whether it counts its ranks."""
+    if not isinstance(value, Mapping) or "inner" not in value:
+        return isinstance(value, Mapping)
+    counts: list[Any] = [mapping(value).get(key, 1) for key in ("ranks", "workers_per_rank")]
+    are_counts = all(_is_count(one) and one <= WORKERS_MAX for one in counts)
+    return are_counts and _is_schedule(mapping(value)["inner"])
 
 
 _KINDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     **dict.fromkeys(("name", "sha256"), ("text", lambda value: isinstance(value, str))),
     **dict.fromkeys(("rows", "seed", "ranks"), ("a whole number >= 0", _is_count)),
     "workers": (f"1 to {WORKERS_MAX}", lambda value: _is_count(value) and 0 < value <= WORKERS_MAX),
+    "schedule": ("a schedule, with counts of ranks", _is_schedule),
     "groups": ("a list of tables, each with device and workers", _are_groups),
 }
 
@@ -320,9 +322,7 @@ _KINDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
 def _at(table: Any, keys: Sequence[str]) -> Any:
     """The value at a place in nested tables; None where there is none."""
     for key in keys:
-        if not isinstance(table, Mapping):
-            return None
-        table = mapping(table).get(key)
+        table = mapping(table).get(key) if isinstance(table, Mapping) else None
     return table
 
 
@@ -385,8 +385,7 @@ def _require_kind(column: pd.Series[Any], kind: Any, path: Path) -> None:
         if not all(isinstance(one, str) for one in texts) or bool(column.isna().any()):
             raise refused(path, f"{column.name} must hold texts")
     elif column.dtype != np.dtype(kind):
-        expected = np.dtype(kind).name
-        raise refused(path, f"{column.name} must be of type {expected}, got {column.dtype}")
+        raise refused(path, f"{column.name} must be of type {np.dtype(kind)}, got {column.dtype}")
 
 
 def _require_values(frame: pd.DataFrame, path: Path, workers: int, first: int) -> None:

@@ -230,6 +230,10 @@ EDITED = {
     r"^seed = .*": ('seed = "x"', r"seed must be a whole number >= 0, got 'x'; run again"),
     r"^ranks = .*\n": ("", r"missing key 'schedule\.ranks'; run again"),
     r"^ranks = .*": ("ranks = -1", r"schedule\.ranks must be a whole number >= 0, got -1"),
+    r"^ranks = \d+": (f"ranks = {10**30}", r"schedule must be a schedule, with counts"),
+    r"^workers_per_rank = .*": ('workers_per_rank = "x"', r"schedule must be a schedule, with"),
+    r"^workers_per_rank = \d+": ("workers_per_rank = []", r"schedule must be a schedule, with"),
+    r"^\[schedule\.inner\]": ("[[schedule.inner]]", r"schedule must be a schedule, with"),
 }
 
 
