@@ -404,6 +404,17 @@ FAULTS = {
         "exploring/sampling.py", "self._others()[:most]", "self._others()",
         ("unit/test_search.py",),
     ),
+    "the slowest placement for the fastest": Planted(
+        "study/placement_advice.py", "return max(filter(None, found)",
+        "return min(filter(None, found)", ("unit/test_placement_advice.py",),
+    ),
+    "a lost run that is not told": Planted(
+        "exploring/making.py", "self.lost |= dict.fromkeys(made.lost)", "pass",
+        ("unit/test_questions.py",),
+    ),
+    "a sleep beyond what is due": Planted(
+        "clock/simulated.py", "        heapify(events)\n", "", ("unit/test_clock.py",)
+    ),
     "a transfer for its sender": Planted(
         "trace/recorder.py", 'columns["node"] = columns["target"]',
         'columns["node"] = columns["source"]',

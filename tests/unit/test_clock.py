@@ -1,5 +1,7 @@
 """Both clocks keep one contract, and say what went wrong in a coroutine of theirs."""
 
+from functools import partial
+
 import pytest
 
 from ampsim.clock import SimClock, WallClock
@@ -168,6 +170,23 @@ def test_of_two_alarms_with_one_callback_the_one_is_taken_back_that_was_meant(cl
     clock.run()
     assert len(called) == 1
     assert called[0] - start >= 2 * LONG_S
+
+
+def test_no_sleep_passes_what_is_due_before_its_end_once_an_alarm_is_taken_back(clock):
+    """In this order the alarms leave no heap behind them where nobody sees to it."""
+    seen = list[float]()
+    alarms = {
+        one: clock.set_alarm(one * LONG_S, partial(seen.append, one)) for one in (1, 2, 4, 5, 3, 6)
+    }
+
+    async def sleeper():
+        alarms[1]()
+        await clock.sleep(4.5 * LONG_S)
+        seen.append(4.5)
+
+    clock.start(sleeper(), "sleeper")
+    clock.run()
+    assert seen == [2, 3, 4, 4.5, 5, 6]
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
