@@ -331,7 +331,7 @@ def test_what_control_flow_costs_the_host_is_hidden_by_larger_batches():
     for batch in (10, 100, 1000):
         model = ampsim.load_model("rnn", hidden=16, replicas=1, batch=batch)
         inside, unrolled = (
-            ampsim.simulate(model, cluster, one, instances=1000, mode="sleep").makespan_s
+            ampsim.simulate(model, cluster, one, instances=2 * batch, mode="sleep").makespan_s
             for one in (ampsim.Dataflow(), ampsim.Unrolled())
         )
         ratios.append(inside / unrolled)
