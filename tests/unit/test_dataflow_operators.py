@@ -193,3 +193,18 @@ def test_whole_numbers_are_cut_within_their_axis():
             flow.cut(x, -2, -1, axis=0)
         with pytest.raises(SimulationError, match=r"ValueError: 0 to 5 is not within axis 0$"):
             flow.run(flow.cut(x, 0, 5, axis=0), {"x": [1, 2, 3]})
+
+
+def test_a_loop_in_a_loop_has_its_gradient():
+    """The handle of a stack lies on another one."""
+    with flow.FlowGraph():
+        x = flow.input("x", ())
+
+        def cubed(n, y):
+            return n + 1, flow.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * x), (0, y))[
+                1
+            ]
+
+        y = flow.while_loop(lambda n, y: n < 2, cubed, (0, x))[1]
+        asked = [y, *flow.gradients(y, [x])]
+    assert flow.run(asked, {"x": 1.5}).values == pytest.approx([1.5**7, 7 * 1.5**6])

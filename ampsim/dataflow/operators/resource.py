@@ -56,9 +56,14 @@ def _second(_stack: Any, value: Any) -> Any:
     return value
 
 
+def _as_pushed(_stack: Any, *, dtype: np.dtype[Any], **_told: Any) -> np.dtype[Any]:
+    """The type of what was pushed: in nested loops a handle's, too."""
+    return dtype
+
+
 _listed("stack", Stack, op.scalar, op.handle)
 _listed("push", Stack.push, _second, _second)
-_listed("pop", Stack.pop, op.told_shape, op.told_dtype)
+_listed("pop", Stack.pop, op.told_shape, _as_pushed)
 
 
 # --- arrays
