@@ -88,8 +88,8 @@ def _of_devices(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
         share = sum(shares.of(("worker", worker)) for worker in on)
         if len(on) > 1 or cluster.workers == 1:  # else it is its worker's row
             yield Change(f"device {name}", share, partial(_workers, on))
-    most = sorted(every, key=lambda one: -shares.of(("worker", one)))[:_WORKERS_MAX]
-    for worker in sorted(most) if cluster.workers > 1 else ():
+    most = shares.largest([("worker", worker) for worker in every])[:_WORKERS_MAX]
+    for _worker, worker in sorted(most) if cluster.workers > 1 else ():
         share = shares.of(("worker", worker))
         kind = f" ({kinds[cluster.devices[worker]]})" * (len(kinds) > 1)
         yield Change(f"worker {worker}{kind}", share, partial(_workers, [worker]))
@@ -114,7 +114,7 @@ def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Ite
         yield Change(f"{name} of links", share, partial(_links, keys=keys))
     if cluster.has_shared_bandwidth or not are_apart or not there:
         return
-    used = [pair for pair in sorted(pairs, key=lambda one: -shares.of(one)) if shares.of(pair) > 0]
+    used = [pair for pair in shares.largest(pairs) if shares.of(pair) > 0]
     for pair in used[:_PAIRS_MAX]:
         name = " to ".join(map(place_name, pair[1:]))
         yield Change(f"link {name}", shares.of(pair), partial(_pair, *pair[1:]))

@@ -39,7 +39,7 @@ from ampsim.runs.compare import first_apart
 from ampsim.runs.rows import arrival, median_interval, table_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
-from ampsim.study.elasticity import elasticities
+from ampsim.study.elasticity import DIGITS, elasticities
 from ampsim.study.result import Result
 from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
 from ampsim.units import NO_CHANGE, format_change, format_percent, format_seconds
@@ -152,7 +152,7 @@ class _Question:
             why = epoch.failure or "nothing takes time, so that nothing binds"
             raise SimulationError(f"{row.label}: {why}")
         doubled = [one for one in tried if one.factor == 2.0 and one.change.what != "everything"]
-        first = sorted(doubled, key=lambda one: -self._effect(one))
+        first = sorted(doubled, key=lambda one: -round(self._effect(one), DIGITS))
         if self._is_learned:
             self._learn_again(first[:learn])
         table = table_of([self._record(one) for one in (self.now, *tried)])
@@ -218,7 +218,7 @@ class _Question:
         now_s = self.now.epochs[seed].epoch_s
         changes = [(one.epochs[seed].epoch_s / now_s - 1, one) for one in tried]
         odd = [(by, one) for by, one in changes if _sign(by) == (1 if one.factor > 1 else -1)]
-        for change, one in sorted(odd, key=lambda pair: -abs(pair[0]))[:CURVES_MAX]:
+        for change, one in sorted(odd, key=lambda pair: -round(abs(pair[0]), DIGITS))[:CURVES_MAX]:
             way = f"{format_percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
             way += f" with seed {seed}" if len(self.now.epochs) > 1 else ""  # rows are medians
             is_left_out = tuple(one.change.factors) == (math.inf,)  # what has no speed

@@ -10,10 +10,10 @@ found by changing it a little where the step is priced.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import pandas as pd
 
@@ -26,6 +26,8 @@ from ampsim.trace import COMPUTE_LANE, COPY_IN_LANE, COPY_OUT_LANE, Holding, hel
 Place: TypeAlias = "tuple[str, int] | tuple[str, int, int] | tuple[str]"
 """("worker", number), ("link", source, target), the host, the schedule, or what is none of them."""
 
+_P = TypeVar("_P", bound=Place)
+
 LATENCY: Final = "latency_s"
 BANDWIDTH: Final = "bandwidth_bytes_per_s"
 HOST_PLACE: Final = ("host",)
@@ -33,6 +35,9 @@ SCHEDULE_PLACE: Final = ("schedule",)
 WAITS: Final = ("waits",)
 _STEP: Final = 2.0**-20
 """By how much a number is changed; chosen: a price is linear in it but for a kink."""
+
+DIGITS: Final = 6  # of a share, or change, by which things are ordered; behind them is rounding
+_LEAST: Final = 1e-12  # share below which there is only rounding
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,10 @@ class Elasticities:
         pairs = self.by_constant.items()
         return sum(one for (at, of), one in pairs if at == place and key in (None, of))
 
+    def largest(self, places: Iterable[_P]) -> list[_P]:
+        """Places by their elasticity, the largest first; those that are equal stay in order."""
+        return sorted(places, key=lambda one: -round(self.of(one), DIGITS))
+
     @property
     def table(self) -> pd.DataFrame:
         """One row a time constant: where, constant, elasticity; the largest first."""
@@ -57,7 +66,8 @@ class Elasticities:
             ends = " to ".join(map(place_name, numbers))
             rows.append((f"{kind} {ends}".strip(), key, one))
         frame = pd.DataFrame(rows, columns=["where", "constant", "elasticity"])
-        return frame.sort_values("elasticity", ascending=False, kind="stable", ignore_index=True)
+        order = frame["elasticity"].round(DIGITS).sort_values(ascending=False, kind="stable").index
+        return frame.loc[order].reset_index(drop=True)
 
 
 def elasticities(
@@ -88,7 +98,7 @@ def elasticities(
     for held, seconds in path.items():
         for place, key, share in prices.shares(held):
             found[place, key] += seconds * share / total_s
-    return Elasticities({one: share for one, share in found.items() if share})
+    return Elasticities({one: share for one, share in found.items() if abs(share) > _LEAST})
 
 
 class _Prices:

@@ -344,3 +344,17 @@ def test_waits_of_a_schedule_are_scaled_with_everything(schedule):
     assert "group_wait_s of the schedule" in whats
     slow = timed(CHAIN, *EVERYTHING.on(cluster, schedule, 0.5))
     assert slow.makespan_s == pytest.approx(2 * timed(CHAIN, cluster, schedule).makespan_s)
+
+
+@pytest.mark.parametrize("link", [Link(latency_s=1e-4), Link(bandwidth_bytes_per_s=1e9)])
+def test_what_is_equal_stays_in_order_and_rounding_is_no_part_at_any_speed(link):
+    devices = [Device(name="d", flop_per_s=1e9, step_overhead_s=1e-6)] * 3
+    cluster, schedule = Cluster(name="three", devices=devices, link=link), inner_named("sequential")
+    found = list[list[str]]()
+    for factor in (1.0, 1 / 7):
+        at, _same = EVERYTHING.on(cluster, schedule, factor)
+        shares = elasticities(timed(LOOP, at, schedule), at)
+        assert shares.table["elasticity"].min() > 1e-9
+        whats = [change.what for change in changes_of(at, schedule, shares)]
+        found.append([*shares.table["where"], *shares.table["constant"], *whats])
+    assert found[0] == found[1]
