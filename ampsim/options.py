@@ -10,7 +10,6 @@ from typing import Annotated, Final, TypeAlias
 
 from annotated_types import Ge, Le
 
-from ampsim.arguments import as_float
 from ampsim.errors import OptionError
 from ampsim.text import short
 
@@ -32,6 +31,9 @@ PARAMETERS_MAX: Final = 10**9
 DATA_BYTES_MAX: Final = 8 * 10**9
 """Most memory that generated data may take (chosen: half of a small machine's)."""
 
+SECONDS_MAX: Final = 10**9
+"""Longest time that an option or a file may name, thirty years (chosen, to catch wrong units)."""
+
 Count: TypeAlias = Annotated[int, Ge(1), Le(COUNT_MAX)]
 """How many of something there are, or may be."""
 
@@ -43,6 +45,9 @@ Seed: TypeAlias = Annotated[int, "a whole number >= 0"]
 
 Amount: TypeAlias = Annotated[float, Ge(0)]
 """How much of something there is, or may be."""
+
+Seconds: TypeAlias = Annotated[float, Ge(0), Le(SECONDS_MAX)]
+"""Virtual seconds that something takes, or waits."""
 
 
 def require_count(option: str, value: object, most: int = COUNT_MAX) -> int:
@@ -96,21 +101,6 @@ def require_dtype(value: object) -> str:
     if not isinstance(value, str) or value not in ("float32", "float64"):
         raise OptionError(f"dtype must be float32 or float64, got {short(value)}")
     return value
-
-
-def require_amount(option: str, value: object) -> float:
-    """Return an option that measures something, as a Python float.
-
-    Raises:
-        OptionError: it is no finite number of at least 0.
-
-    >>> require_amount("staleness_budget", 4)
-    4.0
-    """
-    number = as_float(value)
-    if not 0 <= number < math.inf:
-        raise OptionError(f"{option} must be a number >= 0, got {short(value)}")
-    return number
 
 
 _SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -6,16 +6,14 @@ All three train one instance after the other, with an update of every variable a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
-
-from annotated_types import Ge, Lt
+from typing import ClassVar, Final
 
 from ampsim.arguments import check_fields
 from ampsim.dataflow.memory import SWAP_THRESHOLD
 from ampsim.dataflow.session import PARALLEL_ITERATIONS, Running, Share
 from ampsim.model_parallel import Admission, Order
 from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST
-from ampsim.options import Count
+from ampsim.options import Count, Seconds
 
 ROUND_TRIP_S: Final = 2e-4
 """Of a client that decides (chosen: a call there and back on one machine)."""
@@ -99,7 +97,7 @@ class OutOfGraph(OfProgram):
     """
 
     name: ClassVar[str] = "out-of-graph"
-    round_trip_s: Annotated[float, Ge(0), Lt(float("inf"))] = ROUND_TRIP_S
+    round_trip_s: Seconds = ROUND_TRIP_S
 
     @property
     def running(self) -> Running:

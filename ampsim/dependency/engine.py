@@ -37,6 +37,7 @@ from ampsim.errors import OptionError
 from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir.work import Work
 from ampsim.machine import Memory
+from ampsim.options import Seconds
 
 
 class DependencyEngine:
@@ -66,12 +67,10 @@ class DependencyEngine:
         policy: Policy | None = None,
         *,
         host: Device | None = None,
-        push_s: float | None = None,
+        push_s: Seconds | None = None,
         seed: int = 0,
         clock: Clock | None = None,
     ) -> None:
-        if push_s is not None and push_s < 0:
-            raise OptionError(f"push_s must be a number of seconds >= 0, got {push_s:g}")
         policy = PerDevice() if policy is None else policy
         self.cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
         self.policy = policy

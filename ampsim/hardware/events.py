@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, Field
 
 from ampsim.hardware.record import (
-    SECONDS_MAX,
     UNSOURCED,
     Consistent,
     Rate,
@@ -21,6 +20,7 @@ from ampsim.hardware.record import (
     Variation,
     wrong,
 )
+from ampsim.options import SECONDS_MAX
 from ampsim.text import short
 from ampsim.toml_file import Record
 

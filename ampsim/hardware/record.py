@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ampsim.options import SECONDS_MAX
 from ampsim.toml_file import FileKind, Record, Text
 
 HARDWARE = FileKind("hardware", "a device file has at least flop_per_s = 1e12")
@@ -23,10 +24,6 @@ RATE_MIN = 1e-6
 
 BYTES_MAX = 10**15
 """Largest memory that a file may name, a petabyte; chosen, to catch a slip."""
-
-SECONDS_MAX = 1e9
-"""Longest delay that a file may name, thirty years; chosen, to catch wrong units."""
-
 
 POWER_W_MAX = 1e9
 """Largest power that a file may name, a gigawatt; chosen, to catch wrong units."""

@@ -117,7 +117,10 @@ REFUSED: dict[str, Any] = {
     "the engine must have 3 workers": lambda e, a: CaseStudy(gpus=3, batch=3).run(e),
     "threads must be a whole number >= 1, got 0": lambda e, a: ampsim.PerDevice(threads=0),
     "threads must be a whole number": lambda e, a: ampsim.Pooled(threads=1.5),  # pyright: ignore[reportArgumentType]  # the test
-    "push_s must be a number of seconds >= 0, got -1": lambda e, a: ampsim.DependencyEngine(
+    "push_s must be at most 1,000,000,000, got": lambda e, a: ampsim.DependencyEngine(
+        cluster(), push_s=1e308
+    ),
+    "push_s must be a number >= 0, got -1.0": lambda e, a: ampsim.DependencyEngine(
         cluster(), push_s=-1.0
     ),
     "policy must be": lambda e, a: ampsim.DependencyEngine(cluster(), "naive"),  # pyright: ignore[reportArgumentType]  # the test

@@ -62,6 +62,10 @@ def test_nobody_waits_where_a_group_is_full(chain, make_cluster):
             {"max_group": 2, "group_wait_s": math.inf},
             "group_wait_s must be a finite number >= 0, got inf",
         ),
+        (
+            {"max_group": 2, "group_wait_s": 1e308},
+            r"group_wait_s must be at most 1,000,000,000, got",
+        ),
         ({"max_group": 2, "group_wait_s": "1"}, "group_wait_s must be a number >= 0, got '1'"),
         (
             {"group_wait_s": 1e-6},

@@ -20,6 +20,7 @@ from ampsim import (
     load_model,
     simulate,
 )
+from ampsim.dataflow import OutOfGraph
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.hardware import Device
 from ampsim.ir import Direction, Graph
@@ -280,6 +281,11 @@ def test_a_schedule_whose_values_do_not_agree_on_the_drain_is_refused(chain, mak
     [
         (lambda: Order(max_group=0), "^max_group must be"),
         (lambda: Order(group_wait_s=1.0), "^group_wait_s = 1.0 waits for a group, but max_group"),
+        (lambda: Order(max_group=2, group_wait_s=1e10), "^group_wait_s must be at most 1,000"),
+        (
+            lambda: OutOfGraph(round_trip_s=1e308),
+            "^round_trip_s must be at most 1,000,000,000, got",
+        ),
         (lambda: Order(splits_backward=True), "needs turns for both halves$"),
         (lambda: Updates(interval=0), "^min_update_interval must be"),
         (lambda: Updates(interval={"l": 0}), "^min_update_interval of l must be"),

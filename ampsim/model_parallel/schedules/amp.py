@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ampsim.arguments import check_fields
 from ampsim.model_parallel.schedules.values import Admission, Order, Updates, Weights
-from ampsim.options import Amount, Count
+from ampsim.options import Amount, Count, Seconds
 
 
 class Asynchronous:
@@ -73,7 +73,7 @@ class Amp(Asynchronous):
     min_update_interval: Count | Mapping[str, Count] | None = None
     remedy: str = "none"
     max_group: Count = 1
-    group_wait_s: Amount = 0.0
+    group_wait_s: Seconds = 0.0
     name: ClassVar[str] = "amp"
 
 
@@ -110,7 +110,7 @@ class AmpBudget(Asynchronous):
     staleness_budget: Amount = 4.0
     remedy: str = "none"
     max_group: Count = 1
-    group_wait_s: Amount = 0.0
+    group_wait_s: Seconds = 0.0
     name: ClassVar[str] = "amp-budget"
 
     @property

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ampsim.arguments import fitting
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.ir import Direction
 from ampsim.model_parallel.schedules.turns import Admitted, Turns, WorkerStages
-from ampsim.options import require_amount, require_count
+from ampsim.options import Seconds, require_count
 
 BACKWARD_FIRST: Final = (Direction.UPDATE, Direction.BACKWARD, Direction.FORWARD)
 """Update before backward before forward, then first come (paper, Appendix A)."""
@@ -84,7 +85,7 @@ class Order:
     def __post_init__(self) -> None:
         """Check the values against each other."""
         require_count("max_group", self.max_group)
-        require_amount("group_wait_s", self.group_wait_s)
+        fitting("group_wait_s", self.group_wait_s, Seconds)
         if self.group_wait_s and self.max_group == 1:
             raise OptionError(
                 f"group_wait_s = {self.group_wait_s!r} waits for a group, but max_group = 1 forms "
