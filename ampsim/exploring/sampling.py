@@ -20,7 +20,7 @@ import numpy as np
 from ampsim.errors import FileFormatError, OptionError
 from ampsim.exploring.axes import Axis, Setup, Value, setup_at, takes
 from ampsim.exploring.trials import PointOutcome, Values
-from ampsim.files import appending
+from ampsim.files import appending, prepare_folder
 from ampsim.rng import stream
 from ampsim.study.schedule_names import option_types
 from ampsim.user_code import told
@@ -100,14 +100,14 @@ class Proposals:
         self._memory = self._optuna.create_study(directions=directions)
         self._kept: Any = None
         if journal is not None:
-            journal.parent.mkdir(parents=True, exist_ok=True)
-            _cut_to_lines(journal)
+            prepare_folder(journal.parent)
             try:
+                _cut_to_lines(journal)
                 self._kept = self._study_in(journal, directions)
                 with warnings.catch_warnings(action="ignore"):  # that it is experimental
                     self._kept.set_metric_names(list(objectives))
                 self._memory.add_trials(_trials(self._kept))
-            except (AssertionError, LookupError, TypeError, ValueError) as error:
+            except (AssertionError, LookupError, OSError, TypeError, ValueError) as error:
                 raise FileFormatError(
                     f"{journal} is not as a search wrote it: {told(error)}; remove it, and the "
                     "search begins again, with the runs that are kept"
@@ -254,8 +254,8 @@ def _trials(study: Any) -> Any:
 
 def _outcome(frozen: Any) -> PointOutcome:
     """Read off how a trial ended; it failed where something else than ampsim told it."""
-    text = frozen.user_attrs.get(_TRIAL)
-    if text is None:
-        return PointOutcome("failed", (), note="it was told by something else than ampsim")
-    content: dict[str, Any] = json.loads(text)
-    return PointOutcome(values=tuple(content.pop("values")), **content)
+    try:
+        content: dict[str, Any] = json.loads(frozen.user_attrs[_TRIAL])
+        return PointOutcome(values=tuple(content.pop("values")), **content)
+    except (LookupError, TypeError, ValueError):
+        return PointOutcome("failed", (), note="it was told by something else than this ampsim")

@@ -268,6 +268,13 @@ def test_a_journal_that_was_cut_goes_on_and_one_that_was_spoilt_is_a_line(setup,
         journal.write_bytes(b"".join([*lines[:5], spoilt, *lines[6:]]))
         with pytest.raises(FileFormatError, match=r"search\.journal is not as a search wrote it: "):
             ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
+    journal.write_bytes(whole.replace(b'\\"note\\"', b'\\"later\\": 1, \\"note\\"', 1))
+    again = ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
+    assert again.table["note"].tolist().count("it was told by something else than this ampsim") == 1
+    journal.unlink()
+    journal.mkdir()
+    with pytest.raises(FileFormatError, match="a search wrote it: IsADirectoryError: "):
+        ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
 
 
 @pytest.fixture(scope="module")
