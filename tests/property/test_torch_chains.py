@@ -404,6 +404,8 @@ def test_every_operator_of_the_table_has_a_link():
         for name in ("lenet", "regression", "character cnn", "transformer encoder"):
             one = case(name)
             exported.imported(one.module, one.loss, [array[:2].numpy() for array in one.data[0]])
+        dropped = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.GLU())  # taken apart, too
+        exported.imported(dropped, nn.CrossEntropyLoss(), [np.ones((2, 4), "f4"), np.zeros(2, int)])
     met = met.union(*(operators_of(*group) for group in GROUPS))
     aside = {"gelu_tanh", "pow", "root", "lift_fresh_copy"}  # by other names, and of what is fixed
     assert " ".join(sorted(set(RULES) - met - aside)) == ""

@@ -14,9 +14,10 @@ from ampsim.model_parallel.placements.base import Situation, place_rest, rounded
 class Balanced:
     """Longest processing time first: the costliest node goes where it would be done first.
 
-    Costs are those of a probe: FLOP, where the device names nothing but a FLOP rate. Workers of
-    different rates are weighed by their rates. Nodes that cost nothing go to workers that have
-    nothing to compute; where there are none, they share the worker of the node that feeds them.
+    Costs are a probe's, to nine digits: FLOP, where the device names nothing but a FLOP rate. Equal
+    ones are placed in the order of the graph. Workers of different rates are weighed by these.
+    Nodes that cost nothing go to workers that have nothing to compute; where there are none, they
+    share the worker of the node that feeds them.
 
     Source: Graham, "Bounds on multiprocessing timing anomalies" (1969): at most 4/3 of the optimum
     over equal workers.
