@@ -49,8 +49,8 @@ EPOCHS_VARY: Final = (
     "is shared, joules are unknown."
 )
 FIRST_DIFFERS: Final = (
-    "Later epochs differ from the first by up to {}: what is shared or predicted, and joules, are "
-    "as if each were as the first."
+    "Later epochs differ from the first by up to {} where trained: what is shared or predicted, "
+    "and joules, are as if each were as the first."
 )
 SEEDS_DIFFER: Final = "Seeds differ, epochs by up to {}: timings and predictions are of seed {}."
 
