@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -30,7 +30,7 @@ from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.ir import Standin, standin
 from ampsim.machine import Fabric, Instant
-from ampsim.trace import Recorder, critical_path, read_only
+from ampsim.trace import Recorder, critical_path, own_frame, read_only
 
 Share: TypeAlias = Annotated[float, Ge(0), Lt(1)]
 """A share of the memory."""
@@ -78,15 +78,6 @@ class FlowResult:
     _executors: Mapping[int, Executor] = field(repr=False)
     _recorder: Recorder = field(repr=False)
     _hosts: Mapping[int, Host] = field(repr=False)
-    _held: dict[str, pd.DataFrame] = field(
-        default_factory=dict[str, pd.DataFrame], init=False, repr=False
-    )
-
-    def _once(self, name: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """A table that is made once, as a frame of the caller's own; no row is copied."""
-        if name not in self._held:
-            self._held[name] = make()
-        return self._held[name].copy(deep=False)
 
     @property
     def makespan_s(self) -> float:
@@ -104,14 +95,16 @@ class FlowResult:
         return max((one.stack_depth_max for one in self._executors.values()), default=0)
 
     @property
+    @own_frame
     def spans(self) -> pd.DataFrame:
         """One row a kernel, and one a dispatch where that takes time; columns as of any run."""
-        return self._once("spans", lambda: self._recorder.frame("spans"))
+        return self._recorder.frame("spans")
 
     @property
+    @own_frame
     def transfers(self) -> pd.DataFrame:
         """One row a message between workers whose way takes time; columns as of any run."""
-        return self._once("transfers", lambda: self._recorder.frame("transfers"))
+        return self._recorder.frame("transfers")
 
     @property
     def critical_path(self) -> pd.DataFrame:
@@ -119,6 +112,7 @@ class FlowResult:
         return pd.DataFrame(critical_path(self._recorder.records()).columns())
 
     @property
+    @own_frame
     def memory(self) -> pd.DataFrame:
         """Bytes in the device's memory: worker, time_s, bytes, stacks, activations, ...
 
@@ -126,9 +120,8 @@ class FlowResult:
         `bytes` in all, and then those of each category. Empty where no device has
         `memory_bytes`.
         """
-        rows = (row for host in self._counting for row in host.memory_rows)
-        names = f"worker time_s bytes {' '.join(CATEGORIES)}"
-        return self._once("memory", lambda: _table(names, list(rows)))
+        rows = [row for host in self._counting for row in host.memory_rows]
+        return _table(f"worker time_s bytes {' '.join(CATEGORIES)}", rows)
 
     @property
     def peak_bytes(self) -> pd.Series[Any]:
@@ -158,16 +151,16 @@ class FlowResult:
         return [host for host in self._hosts.values() if isinstance(host, CountingHost)]
 
     @property
+    @own_frame
     def frames(self) -> pd.DataFrame:
         """One row an iteration of a loop on a worker: tag, iteration, opened_s, over_s, worker."""
-        names = "tag iteration opened_s over_s worker"
-        return self._once("frames", lambda: _table(names, self._rows("frames")))
+        return _table("tag iteration opened_s over_s worker", self._rows("frames"))
 
     @property
+    @own_frame
     def decisions(self) -> pd.DataFrame:
         """One row a Switch with a live predicate: node, tag, taken, time_s, worker."""
-        names = "node tag taken time_s worker"
-        return self._once("decisions", lambda: _table(names, self._rows("decisions")))
+        return _table("node tag taken time_s worker", self._rows("decisions"))
 
     def _rows(self, what: str) -> list[tuple[Any, ...]]:
         """The rows of a table of all executors, each with its worker."""
@@ -175,14 +168,14 @@ class FlowResult:
         return [(*row, worker) for worker, one in named for row in getattr(one, what)]
 
     @property
+    @own_frame
     def evaluations(self) -> pd.DataFrame:
         """One row a node on a worker: node, operator, live and dead: how often it ran; worker."""
-        names = "node operator live dead worker"
-        rows = (
+        rows = [
             (one.node.name, one.node.operator.name, one.live, one.dead, one.frame.worker)
             for one in self._plan.steps
-        )
-        return self._once("evaluations", lambda: _table(names, list(rows)))
+        ]
+        return _table("node operator live dead worker", rows)
 
 
 _KINDS: Final[dict[str, Any]] = {

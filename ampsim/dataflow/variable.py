@@ -150,7 +150,7 @@ def variable(
             raise OptionError(f"{what} must have shape {tuple(shape)}, got {value.shape}")
         shape, dtype = value.shape, value.dtype
     if shape is None:
-        raise OptionError(f"variable {name!r} must have a value or a shape; give one of them")
+        raise OptionError(f"{what} must have a value or a shape; give one of them")
     known = graph.given.get(name)
     if known is not None:
         tensor = known.outputs[0]
@@ -158,10 +158,10 @@ def variable(
         is_alike = (tensor.shape, tensor.dtype) == (tuple(shape), dtype)
         if held is None or isinstance(held, DrawnRuns) or not is_alike:
             its = f"{known.operator.name} of {tensor.dtype} and shape {tensor.shape}"
-            what = "a generator" if isinstance(held, DrawnRuns) else its
+            there = "a generator" if isinstance(held, DrawnRuns) else its
             raise OptionError(
-                f"variable {name!r} of {dtype} and shape {tuple(shape)} cannot be made: "
-                f"{known.told}, {what}, is there already; give another name"
+                f"{what} of {dtype} and shape {tuple(shape)} cannot be made: "
+                f"{known.told}, {there}, is there already; give another name"
             )
         return tensor
     held = Held(name, None, trainable=trainable and dtype.kind == "f")

@@ -30,6 +30,7 @@ from ampsim.trace import (
     Recorder,
     bounds_of,
     critical_path,
+    own_frame,
 )
 from ampsim.trace.recorder import VALIDATION_COLUMNS
 from ampsim.trace.summary import Summary
@@ -308,16 +309,13 @@ class Result(ReadOff):
         return critical_path(self.recorder.records())
 
     @property
+    @own_frame
     def critical_path_parts(self) -> pd.DataFrame:
         """Time of `critical_path` by kind, node, direction and worker: these, seconds, share.
 
         One row for all of its parts that agree in these, the longest first; the seconds add up to
         `makespan_s`.
         """
-        return self._path_parts.copy(deep=False)
-
-    @cached_property
-    def _path_parts(self) -> pd.DataFrame:
         return path_parts(path_frame(one, self.recorder.nodes) for one in self._path.pieces())
 
     @property
@@ -325,7 +323,7 @@ class Result(ReadOff):
         """The nodes at what bounds the run, those that work for longest first; empty without."""
         name = self.bounds.bound_by
         if name == "critical path":
-            parts = self._path_parts
+            parts = self.critical_path_parts
             steps = parts.loc[parts["kind"] == "compute", "node"]
             return ", ".join(dict.fromkeys(str(node) for node in steps))
         busy_s = dict.fromkeys(self.recorder.nodes, 0.0)

@@ -23,6 +23,7 @@ from ampsim.trace.recorder import (
     LatestStep,
     OnRows,
     Recorder,
+    own_frame,
     read_only,
     to_frame,
 )
@@ -36,5 +37,5 @@ __all__ = [
     "MEMORY_CATEGORIES", "NO_STALENESS", "PATH_KINDS", "START", "Bounds", "CausalRecords", "Cause",
     "Columns", "Crossing", "Crossings", "Holding", "Kinds", "Later", "LatestStep", "OnRows", "Path",
     "Recorder", "Summary", "Tape", "bounds_of", "critical_path", "held_path", "of_admission",
-    "of_transfer", "read_only", "record_of", "to_frame",
+    "of_transfer", "own_frame", "read_only", "record_of", "to_frame",
 ]  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from numbers import Integral
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -317,6 +317,23 @@ def read_only(columns: Mapping[str, Any]) -> pd.DataFrame:
         stored = column._ndarray if isinstance(column, pd.Categorical) else column
         stored.setflags(write=False)
     return pd.DataFrame(dict(columns), copy=False)
+
+
+_Of = TypeVar("_Of")
+
+
+def own_frame(make: Callable[[_Of], pd.DataFrame]) -> Callable[[_Of], pd.DataFrame]:
+    """Make a table once; who reads it gets a frame of his own, of which no row is copied."""
+    key = f"_{make.__name__}"
+
+    @wraps(make)
+    def read(of: _Of) -> pd.DataFrame:
+        held = vars(of)
+        if key not in held:
+            held[key] = make(of)
+        return held[key].copy(deep=False)
+
+    return read
 
 
 def _categories(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical[Any]:
