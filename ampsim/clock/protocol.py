@@ -70,12 +70,16 @@ class Clock(Protocol):
         """Call back later, as `call_later` does; what is returned takes the call back."""
         ...
 
+    def disregard(self, change: int) -> None:
+        """Let `run` not wait for so many more of the events to come, or for so many fewer."""
+
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Let `coroutine` run under this clock; an exception in it ends `run`."""
 
     def run(self, until: Signal | None = None) -> None:
         """Run until every coroutine has ended or awaits a signal that nobody has fired.
 
-        With `until`, a new signal of this clock that nobody awaits, at the latest until it fires;
-        what is left goes on with the next call.
+        Events that nobody waits for are left when no others are. With `until`, a new signal of this
+        clock that nobody awaits, at the latest until it fires; what is left goes on with the next
+        call.
         """

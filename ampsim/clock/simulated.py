@@ -80,6 +80,7 @@ class SimClock:
         self._events, self._number = self._environment._queue, self._environment._eid.__next__
         self._sleep = SimSleep()
         self.now = 0.0
+        self._unawaited = 0
 
     @property
     def ticks(self) -> int:
@@ -137,6 +138,10 @@ class SimClock:
         self.call_later(delay_s, alarm)
         return partial(self._take_back, alarm)
 
+    def disregard(self, change: int) -> None:
+        """Let `run` not wait for so many more of the events to come, or for so many fewer."""
+        self._unawaited += change
+
     def _take_back(self, alarm: Callable[[], None]) -> None:
         """Remove a call that is yet to come from SimPy's heap."""
         events = self._events
@@ -172,7 +177,7 @@ class SimClock:
         heappush(events, (environment._now, URGENT, number(), resume))
 
     def run(self, until: Signal | None = None) -> None:
-        """Process events until none is left; an exception of a process is raised here.
+        """Process events until none that is awaited is left; a process's exception is raised here.
 
         With `until`, at the latest until that signal has fired.
         """
@@ -186,7 +191,7 @@ class SimClock:
     def _process(self) -> None:
         # As `Environment.run`, which calls `step` for each event, and raises copies of exceptions.
         environment, events = self._environment, self._events
-        while events:
+        while len(events) > self._unawaited:
             environment._now, _priority, _number, event = heappop(events)
             self.now = environment._now * SECONDS_PER_TICK
             if callable(event):  # what was to be called: SimPy's events cannot

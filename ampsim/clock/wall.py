@@ -108,6 +108,7 @@ class WallClock:
         self.loop = asyncio.new_event_loop()
         self.elapsed_s = 0.0
         self.late_max_s = 0.0
+        self._unawaited = 0
         self.stretch = stretch
         self._tick = 0
         self._events: list[_Event] = []
@@ -153,6 +154,10 @@ class WallClock:
     def set_alarm(self, delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` in `delay_s` seconds, unless what is returned is called first."""
         return partial(self._take_back, self.put(delay_s, _TIMER, callback))
+
+    def disregard(self, change: int) -> None:
+        """Let `run` not wait for so many more of the events to come, or for so many fewer."""
+        self._unawaited += change
 
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Let `coroutine` run as a task of the loop, in the present context."""
@@ -217,7 +222,9 @@ class WallClock:
         With `until`, stop when that has come.
         """
         await self._quiet.wait()
-        while self._events and self._failure is None and (until is None or not until.has_come):
+        while len(self._events) > self._unawaited and self._failure is None:
+            if until is not None and until.has_come:
+                break
             due_s = self._start_s + self._events[0][0] * SECONDS_PER_TICK * self.stretch
             late_s = await self._wait(due_s)
             self._tick, _priority, _place, what = heappop(self._events)

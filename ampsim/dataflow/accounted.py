@@ -126,7 +126,7 @@ class CountingHost(Host):
         above_bytes = math.floor(threshold * self._capacity_bytes)
         copies = CopyLanes(
             self.worker, self.device, self._clock, instant=self._instant, recorder=self._recorder,
-            above_bytes=above_bytes,
+            above_bytes=above_bytes, waits_for_room=True,
         )  # fmt: skip
         for name, lane in (("copy-out", copies.outward), ("copy-in", copies.inward)):
             tasks = varying(lane, lane.processor, computes=False)

@@ -7,7 +7,7 @@ from ampsim.machine.lane import CopyLanes, Lane, LaneTask, NothingFree, Recorded
 from ampsim.machine.memory import Memory, Sample
 from ampsim.machine.pace import outages_until, paced
 from ampsim.machine.processor import Begun, Instant, Processor, Tasks
-from ampsim.machine.stoppable import StoppableProcessor
+from ampsim.machine.stoppable import StoppableProcessor, UnawaitedProcessor
 
 __all__ = [
     "Begun",
@@ -26,6 +26,7 @@ __all__ = [
     "SomeFree",
     "StoppableProcessor",
     "Tasks",
+    "UnawaitedProcessor",
     "checkpointed",
     "outages_until",
     "paced",

@@ -14,6 +14,7 @@ from ampsim.clock import Clock
 from ampsim.hardware import Device
 from ampsim.ir import Direction
 from ampsim.machine.processor import Begun, Instant, Processor
+from ampsim.machine.stoppable import UnawaitedProcessor
 from ampsim.trace import COPY_IN_LANE, COPY_OUT_LANE, NO_STALENESS, Cause, Recorder
 
 
@@ -142,6 +143,7 @@ class CopyLanes:
         worker: the device's number.
         device: says what a copy costs.
         above_bytes: what may leave does where more than this lies in memory.
+        waits_for_room: whether anybody waits for copies that go out.
     """
 
     def __init__(
@@ -153,9 +155,11 @@ class CopyLanes:
         instant: Instant,
         recorder: Recorder,
         above_bytes: int,
+        waits_for_room: bool,
     ) -> None:
         self.device, self.recorder, self.above_bytes = device, recorder, above_bytes
-        self.outward = RecordedLane(Processor(worker, clock, instant), clock, recorder)
+        outward = Processor if waits_for_room else UnawaitedProcessor
+        self.outward = RecordedLane(outward(worker, clock, instant), clock, recorder)
         self.inward = RecordedLane(Processor(worker, clock, instant), clock, recorder)
 
     def record(

@@ -1,4 +1,4 @@
-"""A processor whose task can be cut short, for work that somebody calls off."""
+"""Processors whose task can be cut short, for work that somebody calls off."""
 
 from __future__ import annotations
 
@@ -75,6 +75,20 @@ class StoppableProcessor(Processor):
         self.tasks.do_free(self._clock.now)
         if self.instant.waiting:
             self.instant.settle()
+
+
+class UnawaitedProcessor(StoppableProcessor):
+    """One for whose work nobody waits: a clock's run ends when nothing else is left to do."""
+
+    __slots__ = ()
+
+    def _occupied(self, task: Begun) -> Any:
+        self._clock.disregard(1)
+        return super()._occupied(task)
+
+    def _over(self) -> None:
+        self._clock.disregard(-1)
+        super()._over()
 
 
 def _nothing() -> None:

@@ -132,7 +132,7 @@ def assemble(
     controller = _controller(setup)
     workers = _workers(setup, controller)
     placed_nodes, seconds = _placed_nodes(setup, controller)
-    barrier = _barrier(setup, controller) if schedule.order.holds_gradients else None
+    barrier = Barrier() if schedule.order.holds_gradients else None
     by_index = {worker.index: worker for worker in workers}
     Wiring(setup, controller, by_index, placed_nodes, seconds, barrier).connect()
     tasks, checkpoints = _tasks(setup, workers, placed_nodes)
@@ -315,23 +315,6 @@ def _far(setup: AssemblySetup, place: int) -> FarPorts | None:
     far = far_ports(setup.job.graph, setup.placement, place)
     sends_report = node.is_loss or node.is_parameterized
     return far if sends_report or any(map(any, far.values())) else None
-
-
-def _barrier(setup: AssemblySetup, controller: Controller) -> Barrier:
-    """Build the barrier that holds gradients back; beside copies it counts, to let go in time."""
-    if not setup.cluster.offloads:
-        return Barrier()
-
-    def note_held(count: int) -> None:
-        if count == controller.messages_in_flight:
-            setup.clock.call_later(0.0, let_go)
-
-    def let_go() -> None:
-        barrier.let_go(barrier.last_cause)
-        setup.shared.instant.settle()
-
-    barrier = Barrier(note_held)
-    return barrier
 
 
 def _tasks(

@@ -110,11 +110,6 @@ class Controller:
         """The number of the instance that is admitted next."""
         return self._next_instance
 
-    @property
-    def messages_in_flight(self) -> int:
-        """Messages of all instances in flight, but for those that wait at a node for others."""
-        return sum(self._alive.values())
-
     def start_pass(
         self,
         batches: Iterable[Any],

@@ -8,6 +8,7 @@ from typing import Any
 from ampsim.clock import SimClock
 from ampsim.hardware import HOST, Cluster, load_cluster
 from ampsim.ir import ParameterizedNode
+from ampsim.machine import UnawaitedProcessor
 from ampsim.model_parallel.assembly import assemble
 from ampsim.model_parallel.footprint import ACTIVATIONS, MESSAGES, take_parameters
 from ampsim.model_parallel.job import Job, PassReport, RunSettings
@@ -62,7 +63,10 @@ class Engine:
         self.memories = machine.memories.all
         self._checkpointed = assembly.checkpointed
         self._has_parameters = False
+        self._unawaited: list[UnawaitedProcessor] = []
         for processor, tasks in assembly.tasks:
+            if isinstance(processor, UnawaitedProcessor):
+                self._unawaited.append(processor)
             clock.start(processor.work(tasks), f"worker-{processor.index}")
         clock.run()
 
@@ -122,6 +126,14 @@ class Engine:
             self._instant.settle()
             self._clock.run()
             is_going_on = self._barrier is not None and self._barrier.let_go(self.latest_cause())
+            is_going_on = is_going_on or self._cut_short()
+
+    def _cut_short(self) -> bool:
+        """Let work end for which nobody waits, as copies in vain; tell whether there was any."""
+        busy = [processor for processor in self._unawaited if processor.is_busy]
+        for processor in busy:
+            processor.cut_short()
+        return bool(busy)
 
     def latest_cause(self) -> Cause:
         """The event that ended last: a step, or a message's arrival at the controller."""

@@ -35,14 +35,11 @@ class Barrier:
     """Holds what losses send, until it is told to let go.
 
     It lets go when nothing else is left to do: then all in flight have ended their forward steps,
-    whatever the loops and branches of the graph, and not a moment later. Where activations are
-    still on their way to the host, something else is left, and it is the count of messages that
-    says so.
+    whatever the loops and branches of the graph, and not a moment later.
     """
 
-    def __init__(self, note_held: Callable[[int], None] | None = None) -> None:
+    def __init__(self) -> None:
         self._held: list[tuple[Route, int, Message]] = []
-        self._note_held = note_held
 
     def before(self, route: Route, source: int) -> Route:
         """Return a route from node `source` that ends here instead of where `route` does.
@@ -52,16 +49,9 @@ class Barrier:
 
         def accept(message: Message) -> None:
             self._held.append((route, source, message))
-            if self._note_held is not None:
-                self._note_held(len(self._held))
 
         memories = None if route.memories is None else (None, route.memories[0])
         return Route(accept, route.placed, route.port, None, False, None, memories)
-
-    @property
-    def last_cause(self) -> Cause:
-        """The cause of the last message that is held."""
-        return self._held[-1][2][4]
 
     def let_go(self, cause: Cause) -> bool:
         """Send what is held, the last first, after `cause`; tell whether there was anything."""

@@ -98,6 +98,24 @@ def test_what_lies_in_memory_is_what_the_trace_says(chain, schedule, above_bytes
     assert above_bytes or (spans["lane"] == "copy-in").any()
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_nobody_waits_for_copies_that_never_end(chain, schedule):
+    """The first copy of each device outlasts the pass, and is in vain; all others never begin."""
+    model = chain(COSTS, instances=6, valid=1, rows=ROWS).model()
+    endless = with_device(cluster_of(OFFLOAD), copy_latency_s=1e6)
+    without, copying = (
+        simulate(model, cluster, schedule_of(schedule), mode="sleep", epochs=2)
+        for cluster in (cluster_of(None), endless)
+    )
+    pd.testing.assert_frame_equal(copying.epochs, without.epochs)
+    is_copy = copying.spans["lane"].astype(str) == "copy-out"
+    pd.testing.assert_frame_equal(
+        copying.spans[~is_copy][["worker", "node", "start_s", "end_s"]].reset_index(drop=True),
+        without.spans[["worker", "node", "start_s", "end_s"]],
+    )
+    assert set(copying.spans[is_copy].groupby("worker").size()) == {2}  # one a pass
+
+
 def assert_conserved(spans: pd.DataFrame) -> None:
     """What comes back had left before, with as many bytes, and each activation once."""
     keys = ["worker", "node", "instance", "state"]

@@ -16,7 +16,7 @@ from ampsim.hardware.device import NUMBERS
 PLAIN: dict[str, Any] = {"flop_per_s": 1e12}
 BANDWIDTH = {"memory_bandwidth_bytes_per_s": 1e9}
 OFFLOAD = {"memory": {"remedy": "offload", "above_bytes": 0}}
-COPIES = {"copy_bandwidth_bytes_per_s": 1e9}
+COPIES = {"copy_bandwidth_bytes_per_s": 1e12}
 TABLES = {"forward_efficiency": ((1, 1, 1.0),), "backward_efficiency": ((1, 1, 1.0),)}
 POWERS = {"idle_power_w": 1.0, "busy_power_w": 2.0}
 RING = {"topology": {"kind": "ring", "bandwidth_bytes_per_s": 1e6}}
@@ -40,8 +40,8 @@ OF_A_DEVICE: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     "price_usd_per_h": ({}, 3.0, {}),
     "message_overhead_s": ({}, 1e-6, {}),
     "dispatch_s": ({}, 1e-6, {}),
-    "copy_bandwidth_bytes_per_s": (COPIES, 1e6, OFFLOAD),
-    "copy_latency_s": (COPIES, 1e-3, OFFLOAD),
+    "copy_bandwidth_bytes_per_s": (COPIES, 1e13, OFFLOAD),
+    "copy_latency_s": (COPIES, 1e-11, OFFLOAD),
     "forward_efficiency": (TABLES, ((1, 1, 0.5),), {}),
     "backward_efficiency": (TABLES, ((1, 1, 0.5),), {}),
     "pass_bandwidth_bytes_per_s": ({}, 1e9, {}),
