@@ -74,6 +74,9 @@ LOWER_RATE: Final = "try a lower learning rate"
 FEWER_IN_FLIGHT: Final = "try fewer instances in flight"
 """What errors of runs say first that ran out of memory under a schedule."""
 
+OVERDUE: Final = "took longer than the limit of"
+"""What is said of a run that was ended for its `run_limit_s`."""
+
 
 class DivergenceError(SimulationError):
     """A loss or a weight stopped being a finite number."""

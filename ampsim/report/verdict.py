@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ampsim.errors import OVERDUE
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.frames import DataFrame, Row, labelled_rows, number, rows, text
 from ampsim.report.table import items_of, speed_ratio
@@ -23,6 +24,7 @@ _NAMED_MAX: Final = 3
 """Rows that a sentence names at most (chosen: of more it says how many; the table has them all)."""
 
 _DRAINS: Final = "the best pipeline that drains"
+_ENDED: Final = "seeds whose run the limit ended are left out, which favours rows that lost any"
 
 
 def verdict(
@@ -41,7 +43,7 @@ def verdict(
         target: value of `metric` aimed at, or None.
         metric: what validation measures.
         manifest: that of the table: how `sure` its ranks are, how many seeds all rows share, and
-            the labels of rows `without_runs`, which it lacks.
+            the labels of rows `without_runs`, which it lacks, and `lost_runs` in sentences.
     """
     known = {**(manifest or {})}
     if gone := known.pop("without_runs", None):
@@ -212,7 +214,8 @@ def _answer(records: Sequence[Row], best: Row, goal: Goal, known: Mapping[str, A
         case _:
             said = f"{_name(best)} reaches {goal.text} in {_when(best)}"
             said += ", and nothing is sure of others"
-    behind = "; ".join([*(clauses if ahead else []), *_left_out(records, goal)])
+    ended = [_ENDED] * any(OVERDUE in one for one in known.get("lost_runs", ()))
+    behind = "; ".join([*(clauses if ahead else []), *_left_out(records, goal), *ended])
     return f"{said}. {behind[0].upper()}{behind[1:]}." if behind else f"{said}."
 
 
@@ -291,12 +294,8 @@ def _shortfall(row: Row, goal: Goal) -> str:
     reached = number(row, "repeats_reached")
     if reached > 0:
         return f"only in {reached:.0f} of {number(row, 'repeats'):.0f} repeats"
-    is_known = not math.isnan(number(row, goal.metric.best_column))
-    return f"best {_best_text(row, goal)}" if is_known else "no run was validated"
-
-
-def _best_text(row: Row, goal: Goal) -> str:
-    return goal.score_text(number(row, goal.metric.best_column))
+    best = number(row, goal.metric.best_column)
+    return "no run was validated" if math.isnan(best) else f"best {goal.score_text(best)}"
 
 
 def _all_missed(records: Sequence[Row], goal: Goal) -> str:
@@ -309,7 +308,7 @@ def _all_missed(records: Sequence[Row], goal: Goal) -> str:
     known = [score for row in records if not math.isnan(score := number(row, column))]
     nearest = (max if goal.metric.is_rising else min)(known)
     closest = [row for row in records if number(row, column) == nearest]  # of which several may be
-    best = _best_text(closest[0], goal)
+    best = goal.score_text(nearest)
     if len(records) == 1:
         return f"It did not reach {goal.text}; its best {goal.metric.kind} was {best}."
     names = listed(_some([_name(row) for row in closest]))

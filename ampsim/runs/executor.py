@@ -32,7 +32,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ampsim.errors import AmpsimError, ExecutorError, OptionError
+from ampsim.errors import OVERDUE, AmpsimError, ExecutorError, OptionError
 from ampsim.files import prepare_folder
 from ampsim.runs.task import Task
 from ampsim.study.loading import bytes_of, modules_here
@@ -69,7 +69,7 @@ class Died(Exception):
 
 def overdue(limit_s: float | None) -> Died:
     """Tell that a run was ended, as it took longer than it may."""
-    return Died(f"took longer than the limit of {format_seconds(limit_s or 0)}, and was ended")
+    return Died(f"{OVERDUE} {format_seconds(limit_s or 0)}, and was ended")
 
 
 @contextlib.contextmanager
