@@ -21,7 +21,7 @@ from ampsim.exploring.condition import Condition, condition_of
 from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import How, Many, PointRuns, Query, question, rows_at
 from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space
-from ampsim.exploring.trials import Aim, Evaluator, PointOutcome, objectives_of, reference_of
+from ampsim.exploring.trials import SPENT, Aim, Evaluator, PointOutcome, objectives_of, reference_of
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
 from ampsim.report.words import plain
@@ -34,6 +34,7 @@ from ampsim.user_code import digest_of_value
 
 TRIALS: Final = 100  # points tried, unless told otherwise (chosen: ten times what is at random)
 REPEATS: Final = 3  # seeds of each point (chosen: two of them decide a median)
+CHOSEN: Final = "Chosen by the seeds that its values are of, it takes more with others, as a rule."
 IN_FLIGHT: Final = 8  # points under way (chosen: not the cores: every machine finds the same)
 
 
@@ -196,8 +197,7 @@ class _Searcher:
         """The row of a point, or why there is none; of several schedules of a name, the first's."""
         asked, rest = self.asked, dict(point)
         row = self._rows[rest.pop("schedule")] if self._rows else asked.rows[0]
-        (found,) = rows_at([row], rest, lambda _label: _text(point), asked.seed, asked.known)
-        return found
+        return rows_at([row], rest, lambda _label: _text(point), asked.seed, asked.known)[0]
 
     def found(
         self, of_each: Mapping[str, Proposals], sampler: str, told: Sequence[PointOutcome]
@@ -319,13 +319,13 @@ def sentences_of(found: Searched) -> tuple[str, ...]:
     if not front and points:
         why = "reaches the target" if set(table["outcome"]) == {"not reached"} else "is complete"
         said = [f"None of {points} points tried {why}, so that {of} cannot be compared."]
+    said += [CHOSEN] * (0 < front < points and not SPENT.keys().isdisjoint(found.objectives))
     said += [f"Of all trials: {told}."] if told else []
     said += [f"Where one failed: {one}." for one in table[table["outcome"] == "failed"]["note"][:1]]
     own, chance = found.hypervolume, found.hypervolume_random
     if chance is not None:
-        more = f", {own / chance:.3g} times as much" if chance else ""
         volume = f"The front dominates a volume of {own:.4g}, as many points at random {chance:.4g}"
-        said.append(f"{volume}{more}.")
+        said.append(f"{volume}, {own / chance:.3g} times as much." if chance else f"{volume}.")
     return tuple(said)
 
 

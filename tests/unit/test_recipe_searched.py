@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from ampsim.errors import FileFormatError
+from ampsim.exploring.search import sentences_of
 from ampsim.files import sha256_of
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import search_of
@@ -136,3 +140,20 @@ def test_a_recipe_of_a_table_searches_nothing(recipe):
     recipe.write_text(table, encoding="utf-8")
     with pytest.raises(FileFormatError, match="missing key 'search', a table with over"):
         search_of(read_recipe(recipe.parent))
+
+
+@pytest.mark.parametrize(
+    ("what", "is_learned"),
+    [("time_to_target_s", True), ("epochs_to_target", True), ("epoch_s", False)],
+)
+def test_a_front_of_what_is_learned_says_that_its_seeds_chose_it(what, is_learned):
+    """The best of 100 points by three seeds was lucky with these; time alone has no luck."""
+    table = pd.DataFrame({"workers": [1, 2], "outcome": "complete", "note": ""})
+    found: Any = SimpleNamespace(
+        table=table, front=table.head(1), objectives=[what], keys=("workers",),
+        hypervolume=0.0, hypervolume_random=None,
+    )  # fmt: skip
+    said = "Chosen by the seeds that its values are of, it takes more with others, as a rule."
+    assert (said in sentences_of(found)) == is_learned
+    found.table = found.front  # of one point nothing was chosen
+    assert said not in sentences_of(found)
