@@ -37,3 +37,9 @@ def unmasked(what: str, given: Any) -> Any:
             "leave rows out that have none, or say what they are, such as x.filled(0.0)"
         )
     return cast("Any", given)
+
+
+def is_held(given: np.ndarray, made: np.ndarray) -> bool:
+    """Tell whether numbers, made into those of another type, are the same but for rounding."""
+    other = (made != given) & (given == given)  # NaN is not itself
+    return not (other & ~np.isfinite(made) if made.dtype.kind == "f" else other).any()

@@ -19,7 +19,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.constant import unmasked
+from ampsim.constant import is_held, unmasked
 from ampsim.dataflow import operator as op
 from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Direction
@@ -310,13 +310,17 @@ class FlowGraph:
             OptionError: it is no array of numbers, or of some that the type does not hold.
         """
         try:
-            array = np.asarray(unmasked("a constant", value), dtype)
+            with np.errstate(over="ignore"):  # it is refused below
+                array = np.asarray(unmasked("a constant", value), dtype)
         except (ValueError, TypeError, OverflowError):  # of rows of several lengths, or no number
             array = np.asarray(None)
         if array.dtype.kind not in "fib":
             raise OptionError(f"a constant must be numbers or truth values, got {shown(value)}")
-        if dtype is not None and array.dtype.kind != "f" and (array != np.asarray(value)).any():
-            raise OptionError(f"a constant of {dtype} must hold its value, got {shown(value)}")
+        if dtype is not None and not is_held(np.asarray(value), array):
+            raise OptionError(
+                f"a constant of {dtype} must hold its value, got {shown(value)}; give numbers that "
+                "it holds, or another type"
+            )
         array = array.astype(np.int64) if array.dtype.kind == "i" else array.copy()
         array.setflags(write=False)
         key = (array.dtype, array.shape, array.tobytes())

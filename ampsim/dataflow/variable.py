@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.constant import unmasked
+from ampsim.constant import is_held, unmasked
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import (
@@ -105,8 +105,8 @@ def array_of(what: str, value: Any, dtype: Any = None) -> np.ndarray:
     """Copy a value into an array, of its own type or of the one that is wanted.
 
     Raises:
-        OptionError: its parts have several shapes, or it is of another kind, or a whole number that
-            the type does not hold; begins with `what`.
+        OptionError: its parts have several shapes, or it is of another kind, or a number that the
+            type does not hold; begins with `what`.
     """
     try:
         array = np.asarray(unmasked(what, value))
@@ -114,8 +114,9 @@ def array_of(what: str, value: Any, dtype: Any = None) -> np.ndarray:
         raise OptionError(f"{what} must have one shape, got {shown(value)}") from None
     if dtype is not None and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise OptionError(f"{what} must be {dtype}, got {shown(value)}")
-    made = array.astype(dtype or array.dtype)
-    if made.dtype.kind == "i" and (made != array).any():
+    with np.errstate(over="ignore"):  # it is refused below
+        made = array.astype(dtype or array.dtype)
+    if made.dtype != array.dtype and not is_held(array, made):
         raise OptionError(f"{what} must be within {dtype}, got {shown(value)}")
     return made
 

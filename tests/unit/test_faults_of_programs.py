@@ -84,6 +84,15 @@ WRONG: dict[str, Callable[[Any], object]] = {
     "a constant must be numbers or": lambda x: flow.zeros((10**400, 1)),
     "a constant must be numbers or truth values, got nope": lambda x: flow.constant(1, "nope"),
     "a constant of int64 must hold its value, got 1.5": lambda x: flow.constant(1.5, "int64"),
+    "a constant of float32 must .* got None; give numbers that it": lambda x: flow.constant(
+        None, "float32"
+    ),
+    "a constant of float32 must .* got 1e.300; give numbers that it": lambda x: flow.constant(
+        1e300, "float32"
+    ),
+    "variable 'v' must be within float32, got 1e.300": lambda x: flow.variable(
+        "v", 1e300, dtype="float32"
+    ),
     r"variable 'v' must have shape \(3,\), got \(2,\)": lambda x: flow.variable("v", [1, 2], (3,)),
     r"variable 'v' must be int64, got \[1.5\]": lambda x: flow.variable("v", [1.5], dtype="int64"),
     "placement of sum-1 must be a whole number or text, got None": lambda x: flow.run(
@@ -97,6 +106,13 @@ WRONG: dict[str, Callable[[Any], object]] = {
 def test_what_is_no_type_length_or_device_is_refused(told):
     with flow.FlowGraph(), pytest.raises(OptionError, match=f"^{told}"):
         WRONG[told](flow.input("x", (2, 3)))
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_a_constant_that_is_no_finite_number_itself_is_taken(value):
+    with flow.FlowGraph():
+        held = flow.constant([value, 1.0], "float32").node.attributes["value"]
+    np.testing.assert_array_equal(held, np.array([value, 1.0], np.float32))
 
 
 def test_a_variable_has_the_type_that_is_told_beside_its_value():
