@@ -94,13 +94,11 @@ class FlowResult:
         """The most values that lay on one stack at a time, which loops save for their gradients."""
         return max((one.stack_depth_max for one in self._executors.values()), default=0)
 
-    @property
     @own_frame
     def spans(self) -> pd.DataFrame:
         """One row a kernel, and one a dispatch where that takes time; columns as of any run."""
         return self._recorder.frame("spans")
 
-    @property
     @own_frame
     def transfers(self) -> pd.DataFrame:
         """One row a message between workers whose way takes time; columns as of any run."""
@@ -111,7 +109,6 @@ class FlowResult:
         """The chain of spans that ends with the last one: each waited for the one before."""
         return pd.DataFrame(critical_path(self._recorder.records()).columns())
 
-    @property
     @own_frame
     def memory(self) -> pd.DataFrame:
         """Bytes in the device's memory: worker, time_s, bytes, stacks, activations, ...
@@ -150,13 +147,11 @@ class FlowResult:
     def _counting(self) -> list[CountingHost]:
         return [host for host in self._hosts.values() if isinstance(host, CountingHost)]
 
-    @property
     @own_frame
     def frames(self) -> pd.DataFrame:
         """One row an iteration of a loop on a worker: tag, iteration, opened_s, over_s, worker."""
         return _table("tag iteration opened_s over_s worker", self._rows("frames"))
 
-    @property
     @own_frame
     def decisions(self) -> pd.DataFrame:
         """One row a Switch with a live predicate: node, tag, taken, time_s, worker."""
@@ -167,7 +162,6 @@ class FlowResult:
         named = self._executors.items()
         return [(*row, worker) for worker, one in named for row in getattr(one, what)]
 
-    @property
     @own_frame
     def evaluations(self) -> pd.DataFrame:
         """One row a node on a worker: node, operator, live and dead: how often it ran; worker."""

@@ -32,27 +32,19 @@ from ampsim.study.outages import LOSS_SCHEMA, no_outages, waits_of
 from ampsim.study.provenance import devices_of
 from ampsim.study.read_off import UPKEEP, Occupation, ReadOff, numbered, path_of_tables, path_parts
 from ampsim.text import is_tables, mapping, short
-from ampsim.trace import COMPUTE_LANE, DIRECTIONS, LANES, read_only
+from ampsim.trace import COMPUTE_LANE, DIRECTIONS, LANES, own_frame, read_only
 from ampsim.trace.recorder import NODE_COLUMNS
 from ampsim.trace.summary import Summary
 
 
-class _Kept:
+def _kept(name: str) -> own_frame:
     """A table of the folder, as `Result` has it by the same name; read when first asked for."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+    def read(run: LoadedRun) -> pd.DataFrame:
+        table = run.table(name)
+        return read_only({str(key): _array(table[key]) for key in table})
 
-    def __get__(self, run: LoadedRun | None, owner: type | None = None) -> pd.DataFrame:
-        if run is None:
-            untyped: Any = self
-            return untyped
-        held: dict[str, pd.DataFrame] = vars(run)
-        key = f"_{self._name}"
-        if key not in held:
-            read = run.table(self._name)
-            held[key] = read_only({str(name): _array(read[name]) for name in read})
-        return held[key].copy(deep=False)
+    return own_frame(read)
 
 
 def _array(column: pd.Series[Any]) -> Any:
@@ -109,23 +101,23 @@ class LoadedRun(ReadOff):
         limit = schedule.get("max_active_keys", 1)
         return ranks * limit if isinstance(limit, int) else None
 
-    spans = _Kept()
-    transfers = _Kept()
-    admissions = _Kept()
-    updates = _Kept()
-    stashes = _Kept()
-    epochs = _Kept()
-    memory = _Kept()  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]  # is read alike
-    outages = _Kept()
-    exchanges = _Kept()
-    collectives = _Kept()
+    spans = _kept("spans")
+    transfers = _kept("transfers")
+    admissions = _kept("admissions")
+    updates = _kept("updates")
+    stashes = _kept("stashes")
+    epochs = _kept("epochs")
+    memory = _kept("memory")  # pyright: ignore[reportIncompatibleMethodOverride]  # is read alike
+    outages = _kept("outages")
+    exchanges = _kept("exchanges")
+    collectives = _kept("collectives")
 
     @property
     def waits(self) -> pd.DataFrame:
         """See `Result.waits`."""
         return waits_of(self.exchanges, self.manifest["schedule"], self.manifest["seed"])
 
-    @cached_property
+    @own_frame
     def critical_path(self) -> pd.DataFrame:
         """See `Result.critical_path`."""
         return path_of_tables(self.spans, self.transfers, self.admissions)

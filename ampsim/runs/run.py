@@ -20,30 +20,14 @@ from ampsim.metric import ACCURACY, Metric
 from ampsim.study.outages import no_outages
 from ampsim.study.read_off import WithRates
 from ampsim.study.result import Result
-
-
-class _Table:
-    """A table of a run: who reads it gets a frame of his own, so that no column of his is kept."""
-
-    def __init__(self, make: Callable[[], pd.DataFrame]) -> None:
-        self._make = make
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, run: object, owner: type | None = None) -> Any:
-        if run is None:
-            return self
-        held: dict[str, Any] = vars(run)
-        return held[self._name].copy(deep=False)
-
-    def __set__(self, run: object, frame: Any) -> None:
-        vars(run)[self._name] = self._make() if frame is self else frame
+from ampsim.trace import own_frame
 
 
 def _table(make: Callable[[], pd.DataFrame] = pd.DataFrame, **claims: bool) -> Any:
     """A field that holds a table, what it holds unless told, and what it is beside: see below."""
-    return field(default=_Table(make), repr=False, metadata={"is_table": True, **claims})
+    return field(
+        default=own_frame(lambda _run: make()), repr=False, metadata={"is_table": True, **claims}
+    )
 
 
 def _number(unknown: Any, **claims: bool) -> Any:

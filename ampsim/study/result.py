@@ -56,6 +56,9 @@ def _count_text(value: float | None) -> str:
     return format_count(value) if value % 1 else f"{value:,.0f}"
 
 
+_OUTAGES: Any = own_frame(lambda _result: no_outages())
+
+
 @dataclass(frozen=True, eq=False)
 class Result(ReadOff):
     """The result of `simulate`; all times are virtual seconds.
@@ -87,30 +90,18 @@ class Result(ReadOff):
     workers: int
     origin: dict[str, Any] = field(repr=False)
     recorder: Recorder = field(repr=False)
-    outages: pd.DataFrame = field(default_factory=no_outages, repr=False)
+    outages: pd.DataFrame = field(default=_OUTAGES, repr=False)
     crossings: Crossings | None = field(default=None, repr=False)
     learning_digest: str | None = field(default=None, repr=False)
     recount: Callable[[], Columns] | None = field(default=None, repr=False)
     is_explained: bool = field(default=True, repr=False)
-    _frames: dict[str, pd.DataFrame] = field(
-        default_factory=dict[str, pd.DataFrame], init=False, repr=False
-    )
-
-    def _frame(self, table: str) -> pd.DataFrame:
-        """A table of the trace as a frame of the caller's own, whose columns are all callers'.
-
-        They are read-only, so that nobody changes what others read; no row is copied.
-        """
-        if table not in self._frames:
-            self._frames[table] = self.recorder.frame(table)
-        return self._frames[table].copy(deep=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle all but the frames, which are made again."""
         self.recorder.flush()  # rows that wait hold states, whose types may be of a model's file
-        return {**{one.name: getattr(self, one.name) for one in fields(self)}, "_frames": {}}
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
-    @property
+    @own_frame
     def spans(self) -> pd.DataFrame:
         """One row a message served: worker, node, direction, instance, start_s, end_s, flop, bytes.
 
@@ -124,9 +115,9 @@ class Result(ReadOff):
         and below that stand, in turn, -2 - 2 n for the transfer and -3 - 2 n for the admission in
         row n.
         """
-        return self._frame("spans")
+        return self.recorder.frame("spans")
 
-    @property
+    @own_frame
     def transfers(self) -> pd.DataFrame:
         """One row a message that took a link: source, target, bytes, start_s, end_s, ...
 
@@ -137,32 +128,32 @@ class Result(ReadOff):
         for each time at which it reaches ranks: from the last rank that came to the next, with the
         bytes of what each rank has.
         """
-        return self._frame("transfers")
+        return self.recorder.frame("transfers")
 
-    @property
+    @own_frame
     def admissions(self) -> pd.DataFrame:
         """One row a moment at which the controller let instances in.
 
         time_s, cause (as in `spans`), is_limited: whether the limit on instances in flight had
         kept them out until then.
         """
-        return self._frame("admissions")
+        return self.recorder.frame("admissions")
 
-    @property
+    @own_frame
     def updates(self) -> pd.DataFrame:
         """One row an update: node, time_s, gradient_count, staleness (mean), staleness_max."""
-        return self._frame("updates")
+        return self.recorder.frame("updates")
 
-    @property
+    @own_frame
     def stashes(self) -> pd.DataFrame:
         """One row a change of the bytes that a node's old weights take: node, time_s, bytes.
 
         Old weights are there from the update that replaces them to the end of the last step that
         reads them. Empty without stashes.
         """
-        return self._frame("stashes")
+        return self.recorder.frame("stashes")
 
-    @property
+    @own_frame
     def exchanges(self) -> pd.DataFrame:
         """One row an exchange of a rank with a server, or with all ranks; empty without a solver.
 
@@ -178,7 +169,7 @@ class Result(ReadOff):
         how far its weights were from the centre's, NaN of gradients, `bytes` the size of what it
         sent, and `is_mixed` whether the answer had weights of different versions.
         """
-        return self._frame("exchanges")
+        return self.recorder.frame("exchanges")
 
     @property
     def sent(self) -> dict[str, int]:
@@ -197,7 +188,7 @@ class Result(ReadOff):
         """
         return waits_of(self.exchanges, self.origin["schedule"], self.origin["seed"])
 
-    @property
+    @own_frame
     def collectives(self) -> pd.DataFrame:
         """One row a collective: ranks, bytes (of what each has), first_s, start_s, end_s, ...
 
@@ -205,7 +196,7 @@ class Result(ReadOff):
         closed form says, NaN where links differ or are shared; `is_event` says whether it was taken
         for the messages themselves.
         """
-        return self._frame("collectives")
+        return self.recorder.frame("collectives")
 
     @property
     def wait_share(self) -> float:
@@ -230,17 +221,13 @@ class Result(ReadOff):
             return ""
         return never_met(kept, self.schedule, self.workers)
 
-    @property
+    @own_frame
     def memory(self) -> pd.DataFrame:
         """See `ReadOff.memory`."""
-        if "memory" not in self._frames:
-            columns = self.recorder.columns("memory")
-            if not self.recorder.memory and self.recount is not None:
-                columns = self.recount()
-            self._frames["memory"] = timeline(columns)
-        return self._frames["memory"].copy(deep=False)
+        recount = None if self.recorder.memory else self.recount
+        return timeline(recount() if recount else self.recorder.columns("memory"))
 
-    @property
+    @own_frame
     def epochs(self) -> pd.DataFrame:
         """One row an epoch, at the end of its validation pass.
 
@@ -248,7 +235,7 @@ class Result(ReadOff):
         train_accuracy, valid_loss, valid_instances, train_s, valid_s, and, of a regression, error
         and train_error: mean absolute errors in the model's unit. Unknown is NaN.
         """
-        return self._frame("epochs")
+        return self.recorder.frame("epochs")
 
     @property
     def validations(self) -> pd.DataFrame:
@@ -308,7 +295,6 @@ class Result(ReadOff):
     def _path(self) -> Path:
         return critical_path(self.recorder.records())
 
-    @property
     @own_frame
     def critical_path_parts(self) -> pd.DataFrame:
         """Time of `critical_path` by kind, node, direction and worker: these, seconds, share.
@@ -391,7 +377,7 @@ class Result(ReadOff):
         for name, array in chain(columns, self.model.parameters().items()):
             hasher.update(name.encode())
             hasher.update(np.ascontiguousarray(array).tobytes())
-        if any(len(self._frame(one)) < getattr(self.recorder, one).count for one in tables[:2]):
+        if any(len(getattr(self, one)) < getattr(self.recorder, one).count for one in tables[:2]):
             for chunk in chain(*(log.chunks() for log in self.recorder.records()[:2])):
                 hasher.update(chunk.tobytes())  # of what is not kept, causes and times are logged
         return hasher.hexdigest()

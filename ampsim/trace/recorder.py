@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, wraps
+from functools import partial
 from numbers import Integral
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -319,21 +319,32 @@ def read_only(columns: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(dict(columns), copy=False)
 
 
-_Of = TypeVar("_Of")
+class own_frame(property):
+    """A table that is made once, or given; who reads it gets a frame of his own.
 
+    No row is copied, and no column that a reader adds is another's.
+    """
 
-def own_frame(make: Callable[[_Of], pd.DataFrame]) -> Callable[[_Of], pd.DataFrame]:
-    """Make a table once; who reads it gets a frame of his own, of which no row is copied."""
-    key = f"_{make.__name__}"
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Be called as the attribute is."""
+        self._name = name
 
-    @wraps(make)
-    def read(of: _Of) -> pd.DataFrame:
-        held = vars(of)
-        if key not in held:
-            held[key] = make(of)
-        return held[key].copy(deep=False)
+    def __get__(  # pyright: ignore[reportIncompatibleMethodOverride]  # typed as for readers
+        self, of: object, owner: type | None = None
+    ) -> pd.DataFrame:
+        """Return the frame; of a class, this itself."""
+        made: Any = self
+        if of is not None:
+            held, make = vars(of), made.fget
+            if self._name not in held:
+                held[self._name] = make(of)
+            made = held[self._name].copy(deep=False)
+        return made
 
-    return read
+    def __set__(self, of: object, frame: Any) -> None:
+        """Take the table, as of a frozen dataclass whose field this is; by default it is made."""
+        if frame is not self:
+            vars(of)[self._name] = frame
 
 
 def _categories(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical[Any]:

@@ -48,6 +48,21 @@ def test_tables_come_back_with_their_types(outcome, tmp_path):
     assert kept.devices == ["test", "test"]
 
 
+def test_no_column_that_a_reader_adds_is_anothers(outcome, tmp_path):
+    write_run(outcome, tmp_path / "kept")
+    for run in (outcome.result, load_run(tmp_path / "kept"), run_of(outcome.result)):
+        tables = [
+            name
+            for name in dir(run)
+            if name[0] != "_" and name != "result" and isinstance(getattr(run, name), pd.DataFrame)
+        ]
+        assert {*TABLES, "memory", "outages", "waits"} & {*dir(run)} <= {*tables}
+        for name in tables:
+            frame = getattr(run, name)
+            frame["mine"] = 1
+            assert "mine" not in getattr(run, name), (type(run), name)
+
+
 def test_chunks_are_the_table_in_pieces(outcome, tmp_path, monkeypatch):
     monkeypatch.setattr("ampsim.runs.folder._CHUNK_ROWS", 7)
     write_run(outcome, tmp_path)
