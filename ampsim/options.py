@@ -50,17 +50,17 @@ Seconds: TypeAlias = Annotated[float, Ge(0), Le(SECONDS_MAX)]
 """Virtual seconds that something takes, or waits."""
 
 
-def require_count(option: str, value: object, most: int = COUNT_MAX) -> int:
+def require_count(option: str, value: object, most: int = COUNT_MAX, *, least: int = 1) -> int:
     """Return an option that counts something, as a Python int.
 
     Raises:
-        OptionError: it is no whole number of at least 1, or more than `most`.
+        OptionError: it is no whole number of at least `least`, or more than `most`.
 
     >>> require_count("repeats", 3)
     3
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise OptionError(f"{option} must be a whole number >= 1, got {short(value)}")
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise OptionError(f"{option} must be a whole number >= {least}, got {short(value)}")
     if int(value) > most:
         raise OptionError(f"{option} must be at most {most:,}, got {short(int(value))}")
     return int(value)

@@ -166,7 +166,7 @@ def test_without_backup_ranks_all_is_as_it_was():
     [
         ({"ranks": 4, "backup_ranks": 4}, "backup_ranks must be below the ranks, got 4 of 4; take"),
         ({"backup_ranks": 3}, "backup_ranks must be below the ranks, got 3 of 3; take fewer"),
-        ({"backup_ranks": -1}, "backup_ranks must be a whole number >= 1, got -1"),
+        ({"backup_ranks": -1}, "backup_ranks must be a whole number >= 0, got -1"),
         ({"backup_ranks": 1, "overlap": True}, "overlap adds up gradients of which nobody knows"),
         ({"backup_ranks": 1, "workers_per_rank": 2}, "a rank is cancelled on one worker, not on"),
     ],

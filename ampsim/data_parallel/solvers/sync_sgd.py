@@ -49,9 +49,8 @@ class SyncSGD(Sparsified, CollectiveSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.backup_ranks == 0:
+        if require_count("backup_ranks", self.backup_ranks, least=0) == 0:
             return
-        require_count("backup_ranks", self.backup_ranks)
         if self.ranks is not None:
             self._require_backups(self.ranks)
         fault = None
