@@ -39,6 +39,7 @@ from ampsim.study.loading import bytes_of, modules_here
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import about
 from ampsim.study.result import Result
+from ampsim.text import short
 from ampsim.trace import Recorder
 from ampsim.units import format_seconds
 
@@ -133,10 +134,16 @@ class AnyExecutor(RunExecutor):
         """Ask for a run, of which no whole result comes back."""
         content = packed_for_elsewhere(task, read)
         try:
-            self._asked[key] = self._executor.submit(answer_elsewhere, content)
+            made = self._executor.submit(answer_elsewhere, content)
         except Exception as error:  # it was shut down, broke, or reaches nobody
             raise ExecutorError(f"the executor takes no more: {error!r}; give another") from error
-        return self._asked[key]
+        if not hasattr(made, "add_done_callback"):
+            raise OptionError(
+                "executor must give a concurrent.futures.Future from submit, got "
+                f"{short(made)}; have its submit return one"
+            )
+        self._asked[key] = made
+        return made
 
     def stop(self, keys: Collection[str]) -> None:
         """Take back what has not begun."""

@@ -405,6 +405,13 @@ def test_an_executor_that_reaches_nobody_is_told_in_a_line(model, cluster):
         forecast(model, cluster, ALL, max_epochs=1, executor=Breaking(OSError("no sbatch")))
 
 
+def test_an_executor_that_gives_no_future_is_told_in_a_line(model, cluster, monkeypatch):
+    monkeypatch.setattr(Breaking, "submit", lambda *_: None)
+    said = r"^executor must give a concurrent.futures.Future from submit, got None; have its submit"
+    with pytest.raises(OptionError, match=said):
+        forecast(model, cluster, ALL, max_epochs=1, executor=Breaking(None))
+
+
 def test_an_executor_that_cannot_end_a_run_takes_no_limit(model, cluster):
     with pytest.raises(OptionError, match=r"^run_limit_s must be None for .* got 5; leave it out,"):
         forecast(model, cluster, ALL, executor=Breaking(None), run_limit_s=5.0)
