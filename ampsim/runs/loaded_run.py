@@ -119,8 +119,16 @@ class LoadedRun(ReadOff):
 
     @own_frame
     def critical_path(self) -> pd.DataFrame:
-        """See `Result.critical_path`."""
-        return path_of_tables(self.spans, self.transfers, self.admissions)
+        """See `Result.critical_path`.
+
+        Raises:
+            FileFormatError: causes are not those of a run.
+        """
+        try:
+            return path_of_tables(self.spans, self.transfers, self.admissions)
+        except (AssertionError, IndexError) as error:
+            what = "expected rows in the order of the run, each with its cause before it"
+            raise refused(self.folder / "spans.parquet", what) from error
 
     @property
     def critical_path_parts(self) -> pd.DataFrame:

@@ -13,6 +13,7 @@ import pytest
 import ampsim
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import FileFormatError, OptionError, OutputError
+from ampsim.files import sha256_of
 from ampsim.model_parallel.schedules import SCHEDULES
 from ampsim.runs.folder import (
     SELDOM,
@@ -149,6 +150,22 @@ def test_a_kept_run_has_the_critical_path_that_it_had(outcome, tmp_path):
         first, second = (getattr(one, name).astype({"node": str}) for one in (kept, made))
         pd.testing.assert_frame_equal(first, second)
     assert len(made.critical_path) > 10
+
+
+@pytest.mark.parametrize("cause", [None, 5000, -5000, -5001])
+def test_a_path_through_rows_that_are_not_a_runs_is_refused(outcome, tmp_path, cause):
+    """Even where the manifest was made to fit."""
+    write_run(outcome, tmp_path)
+    path, manifest = tmp_path / "spans.parquet", tmp_path / "manifest.toml"
+    before, frame = sha256_of(path), pd.read_parquet(path)
+    if cause is None:
+        frame = frame.sample(frac=1, random_state=1)
+    else:
+        frame["cause"] = cause
+    frame.to_parquet(path, index=False)
+    manifest.write_text(manifest.read_text().replace(before, sha256_of(path)))
+    with pytest.raises(FileFormatError, match=r"spans.parquet: expected rows in .*; run again, or"):
+        _ = load_run(tmp_path).critical_path
 
 
 def test_chunks_of_a_file_that_was_changed_or_lost_are_refused(outcome, tmp_path):
