@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ampsim.model_parallel.placements.base import rounded
 from ampsim.units import format_percent
 
 BOUND_FROM = 0.5
@@ -101,9 +102,14 @@ def nodes_at(name: str, placed: Mapping[str, int], busy_s: Mapping[str, float]) 
 
     >>> nodes_at("link 0 to 1", {"a": 0, "b": 1, "c": 1}, {"a": 1.0, "b": 1.0, "c": 2.0})
     'a to c, b'
+
+    Of equal ones the first is first, whatever rounding says:
+
+    >>> nodes_at("worker 0", {"a": 0, "b": 0}, {"a": 0.3, "b": 0.1 + 0.2})
+    'a, b'
     """
     hosted: dict[str, list[str]] = {}
-    for node in sorted(placed, key=lambda one: -busy_s[one]):
+    for node in sorted(placed, key=lambda one: -rounded(busy_s[one])):
         hosted.setdefault(str(placed[node]), []).append(node)
     kind, _, rest = name.partition(" ")
     if kind not in ("worker", "link"):

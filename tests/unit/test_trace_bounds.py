@@ -16,6 +16,7 @@ import pytest
 import ampsim
 from ampsim.errors import OutputError
 from ampsim.hardware import Link
+from ampsim.study.bound_words import nodes_at
 from ampsim.trace import (
     PATH_KINDS,
     START,
@@ -121,6 +122,10 @@ def test_an_instance_that_the_limit_kept_out_is_marked_by_a_moment():
     kinds = [kind for kind, *_rest in path(found)]
     assert kinds == ["admission", "compute", "limit", "compute"]
     assert bounds(found).path_share == pytest.approx(3 / 5)
+
+
+def test_rounding_does_not_say_which_of_equal_nodes_is_named_first():
+    assert nodes_at("worker 0", {"a": 0, "b": 0}, {"a": 0.3, "b": 0.1 + 0.2}) == "a, b"
 
 
 def test_what_is_behind_a_barrier_must_have_come_before():
