@@ -89,9 +89,10 @@ class CountingExecutor(Executor):
 
     def _receive(self, step: Step, iteration: Iteration, sent: SentValue) -> None:
         if sent.value is not DEAD and step.node.outputs[0].is_float:
-            maker = Maker(step.node, iteration.state)
-            buffer = self._host.lying(sent.value, maker, (), sent.release)
-            sent = SentValue(DeviceTensor(sent.value, buffer))
+            maker, host = Maker(step.node, iteration.state), self._host
+            let_go = sent.release
+            then = None if let_go is None else lambda: let_go(host.cause)
+            sent = SentValue(DeviceTensor(sent.value, host.lying(sent.value, maker, (), then)))
         super()._receive(step, iteration, sent)
 
 
@@ -198,6 +199,13 @@ class CountingHost(Host):
         elif self.swapper is not None:
             self.swapper.copy(self.cause)
 
+    def wake(self) -> None:
+        """See that the host looks for steps, and the device goes on, however busy the host is."""
+        super().wake()
+        if self._processor.is_busy and self._queue and self._running is None:
+            self._copy()
+            super()._follow_kernel()
+
     def occupy(self, iteration: Iteration, then: Callable[[], None] | None) -> bool:
         """Let `then` follow when the device has computed the kernel that waits since just now.
 
@@ -220,8 +228,10 @@ class CountingHost(Host):
             return
         owner = value.owner
 
-        def release() -> None:
+        def release(cause: Cause) -> None:
             owner.release()
+            if self._queue and self._running is None:
+                self.follow(cause)  # it lets what waits for room start
             self.wake()
 
         def start() -> None:

@@ -268,7 +268,7 @@ class Executor:
         if sent.value is DEAD:
             step.live, step.dead = step.live - 1, step.dead + 1
         if sent.release is not None:
-            sent.release()
+            sent.release(self._host.cause)
         self._deliver(step.targets[0], sent.value, iteration)
 
     # --- what all rules share

@@ -27,10 +27,10 @@ SIGNAL_BYTES: Final = 1
 
 
 class SentValue(NamedTuple):
-    """A value on its way, and what to call when the receiver has room for it."""
+    """A value on its way, and what to call, with its cause, when the receiver has room for it."""
 
     value: Any
-    release: Callable[[], None] | None = None
+    release: Callable[[Cause], None] | None = None
 
 
 Receiver: TypeAlias = "Callable[[Step, Iteration, SentValue, Cause], None]"
@@ -63,7 +63,7 @@ class Rendezvous:
 
     def send(
         self, step: Step, path: Path, cause: Cause, value: Any,
-        release: Callable[[], None] | None = None,
+        release: Callable[[Cause], None] | None = None,
     ) -> None:  # fmt: skip
         """Send what a Send has, or a dead signal."""
         node, peer = step.node, step.peer

@@ -17,7 +17,7 @@ from ampsim import flow
 from ampsim.clock import WallClock
 from ampsim.dataflow.graph import Tensor, apply
 from ampsim.errors import OptionError, OutOfMemoryError
-from ampsim.hardware import Cluster, Device
+from ampsim.hardware import Cluster, Device, Link
 
 ROWS = 32
 UNIT = 8 * ROWS**2
@@ -462,6 +462,39 @@ def test_a_kernel_that_waited_for_memory_was_caused_by_the_copy_that_made_room()
     causes = spans.iloc[late["cause"].to_numpy()]
     assert set(causes["lane"]) == {"copy-out"}
     assert causes["end_s"].tolist() == late["start_s"].tolist()
+
+
+@pytest.mark.parametrize(("dispatch_s", "starts_s"), [(0.0, 4.5), (1.0, 11.5)])
+def test_a_kernel_that_waited_for_memory_starts_when_another_worker_has_taken_what_lay_there(
+    dispatch_s, starts_s
+):
+    """However busy the host is by then; and the message is its cause."""
+    with flow.FlowGraph():
+        x, n = flow.input("x", (ROWS, ROWS)), flow.input("n", (), "int64")
+        y = flow.tanh(x)
+        with flow.device(1):
+            elsewhere = flow.tanh(y)
+        number = n + 1
+        after = number + 0  # with a dispatch of each, the message has left before the kernel comes
+        waits = flow.exp(x) if dispatch_s else x * flow.sum(flow.sum(x) + 1.0)
+        waits.node.controls.append(after)
+        for _ in range(9):
+            number = number + 1
+    told = {"flop_per_s": 1e24, "step_overhead_s": 1.0}
+    devices = (
+        Device(name="small", **told, memory_bytes=2 * UNIT + 100, dispatch_s=dispatch_s),
+        Device(name="large", **told, memory_bytes=10**9),
+    )
+    link = Link(bandwidth_bytes_per_s=UNIT / (4.5 if dispatch_s else 2.5))
+    result = flow.run(
+        [waits, elsewhere, number], {"x": np.eye(ROWS), "n": 0}, run_ahead=False,
+        cluster=Cluster(name="two", devices=devices, link=link),
+    )  # fmt: skip
+    (sent,), spans = result.transfers.itertuples(), result.spans
+    is_kernel = spans.get("lane", "compute") == "compute"
+    (late,) = spans[is_kernel & (spans["node"] == waits.node.name)].itertuples()
+    assert (late.start_s, sent.end_s) == (starts_s, starts_s)
+    assert late.cause == -2
 
 
 @pytest.mark.quiet
