@@ -198,7 +198,7 @@ class OverlappedAllReduce(GradientAllReduce):
         """Wait for the others, and for what is still under way."""
         self._resumes[rank.number] = resume
         if rank.assignment is not None and not rank.assignment.batches:
-            for place in range(len(rank.nodes)):
+            for place in reversed(range(len(rank.nodes))):
                 self.computed(rank, place, cause)
         super()._join(rank, cause, partial(self._came, rank.number))
 

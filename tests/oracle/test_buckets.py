@@ -141,6 +141,13 @@ def test_short_rounds_end_under_jitter_ports_and_pipelines(batches):
         assert numeric.critical_path["end_s"].iloc[-1] == numeric.makespan_s
 
 
+def test_a_rank_that_comes_last_and_without_a_batch_offers_the_last_layer_first():
+    chosen = ampsim.SyncSGD(overlap=True, bucket_bytes=0)
+    slow_updates = cluster([1e9, 1e6], link=LINK)
+    found = ampsim.simulate(model(3, 1, layers=4), slow_updates, chosen, mode="sleep")
+    assert found.collectives["bytes"].tolist() == 2 * BYTES[::-1]
+
+
 def test_overlap_needs_a_chain_and_sizes_are_counts():
     loop = ampsim.load_model("rnn", hidden=4)
     with pytest.raises(AmpsimError, match="sync-sgd with overlap needs a chain") as caught:
