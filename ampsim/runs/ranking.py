@@ -63,11 +63,13 @@ class Draws:
         upper = np.count_nonzero(drawn < seeds // 2 + 1, axis=0)
         return (ordered[lower] + ordered[upper]) / 2
 
-    def interval(self, values: np.ndarray, covered: float) -> tuple[float, float]:
-        """The percentile interval of a ratio that each draw gives, (draws,); NaN may be any."""
+    def interval(self, values: np.ndarray, tail: float) -> tuple[float, float]:
+        """The percentile interval of a ratio that each draw gives, (draws,); NaN may be any.
+
+        So much of the draws lies on either side of it.
+        """
         order = np.argsort(values, kind="stable")  # NaN last
         below, unknown = np.cumsum(self.weights[order]), self.weights[np.isnan(values)].sum()
-        tail = (1 - covered) / 2
         places = np.minimum(np.searchsorted(below, (tail - unknown, 1 - tail)), len(order) - 1)
         low, high = values[order][places].tolist()
         return 0.0 if unknown >= tail else low, math.inf if math.isnan(high) else high
@@ -221,7 +223,7 @@ def rank(rows: Sequence[Times | None], sureness: Sureness | None = None) -> Rank
     speed_ups: list[tuple[float, float] | None] = [None] * len(rows)
     if len(seeds) >= INTERVAL_FROM and 0 in known:
         for place in [*drawn][1:]:  # where neither arrives it may be anything
-            speed_ups[place] = _interval(draws, drawn[0], drawn[place], SURE, math.nan)
+            speed_ups[place] = _interval(draws, drawn[0], drawn[place], sureness.tail, math.nan)
     return Ranking(
         answer,
         best,
@@ -286,7 +288,7 @@ def _pair(
     ratio = middles[1] / middles[0] if middles[0] else 1.0 if not middles[1] else math.inf
     if len(times[0]) < INTERVAL_FROM:
         return Pair(ratio, None, None, flip, "too few seeds")
-    low, high = _interval(draws, drawn[1], drawn[0], 1 - 2 * tail)
+    low, high = _interval(draws, drawn[1], drawn[0], tail)
     low, high = min(low, ratio), max(high, ratio)
     is_alike = low >= (1 + SAME) ** -1 and high <= 1 + SAME and coin(seeds) <= tail
     return Pair(ratio, low, high, flip, "tie" if is_alike else "too few seeds")
@@ -343,9 +345,9 @@ def _needed(
 
 
 def _interval(
-    draws: Draws, over: np.ndarray, under: np.ndarray, covered: float, neither: float = 1.0
+    draws: Draws, over: np.ndarray, under: np.ndarray, tail: float, neither: float = 1.0
 ) -> tuple[float, float]:
     """The percentile interval of a ratio, which is `neither` where none of the two arrives."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = over / under
-    return draws.interval(np.where(np.isnan(ratio), neither, ratio), covered)
+    return draws.interval(np.where(np.isnan(ratio), neither, ratio), tail)

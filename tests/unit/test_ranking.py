@@ -319,6 +319,17 @@ def test_a_speed_up_has_an_interval_from_five_seeds_on():
     assert few is not None and few.speed_ups == (None, None)
 
 
+def test_the_interval_of_a_speed_up_knows_of_looks_as_that_of_a_ratio_does():
+    random = np.random.default_rng(1)
+    rows = [times(*np.exp(random.normal(by, 0.3, 20))) for by in (0.2, 0.0)]
+    once, often = (rank(rows, Sureness(looks=looks)) for looks in (1, 5))
+    assert once is not None and often is not None
+    for made in (once, often):
+        pair = made.pairs[0]  # the first is not the best: its ratio is the best's speed-up
+        assert pair is not None and made.speed_ups[1] == (pair.low, pair.high)
+    assert often.speed_ups[1] != once.speed_ups[1]
+
+
 def test_the_same_times_give_the_same_rank():
     rows = [times(*np.random.default_rng(place).random(20)) for place in range(3)]
     assert rank(rows) == rank(rows)
