@@ -34,7 +34,7 @@ from ampsim.study.bound_words import behind_messages, named
 from ampsim.study.schedule_names import labels_of, schedules_of
 from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
 from ampsim.study.simulation import schedules_of as schedules_like
-from ampsim.units import UNKNOWN, format_as, unit_of
+from ampsim.units import NO_CHANGE, UNKNOWN, format_as, unit_of
 
 EXACT: Final = 1e-3  # share of its higher end that a bracket has (chosen: none is known better)
 LEARNED: Final = 1e-2  # the same of what is learned (chosen: seeds differ by more)
@@ -190,7 +190,7 @@ class _Points:
         seeds = range(first, first + count, 1 if least > 2 else count - 1)  # data in unlike orders
         self.holds([(seed, x) for seed in seeds for x in points])
         each = [[self.known[seed, x][:2] for x in points] for seed in seeds]
-        return not np.allclose(each, each[:1], rtol=EXACT, atol=0, equal_nan=True)
+        return not np.allclose(each, each[:1], rtol=NO_CHANGE, atol=0, equal_nan=True)
 
     def _rows_at(self, x: float) -> list[Any] | str:
         """The rows at a value, or why one of them does not fit."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -273,25 +274,30 @@ def test_where_steps_vary_what_is_timed_has_a_root_for_each_seed():
     assert (row["seeds"], row["coverage"]) == (6, 1 - 2 / 2**6)
 
 
-def test_where_the_order_of_data_decides_what_is_timed_has_a_root_for_each_seed():
-    """Lists of unlike lengths come in another order with each seed; work over time is the root."""
+@pytest.mark.parametrize("seeds", [3, 4])
+def test_where_the_order_of_data_decides_what_is_timed_has_a_root_for_each_seed(seeds):
+    """Lists of unlike lengths come in another order with each seed; work over time is the root.
+
+    Seeds 0 and 3 differ by 0.08 %, less than an exact bracket is wide; those between by 3 %.
+    """
     model = ampsim.load_model("rnn", hidden=4, replicas=1)
     device = ampsim.Device(name="d", flop_per_s=1e9)
     cluster = ampsim.Cluster(name="c", devices=(device,))
     runs = (ampsim.simulate(model, cluster, "sequential", mode="sleep", instances=200, seed=one)
-            for one in range(3))  # fmt: skip
+            for one in range(seeds))  # fmt: skip
     roots = sorted(1e9 * float(one.epochs["time_s"].iloc[0]) / 0.01 for one in runs)
     ask = partial(
         ampsim.solve, model, cluster, "sequential", over={"flop_per_s": "1e7..1e9"},
         until="epoch_s <= 0.01", instances=200,
     )  # fmt: skip
-    found, alone = ask(repeats=3), ask(repeats=1, seed=2)
+    found, alone = ask(repeats=seeds), ask(repeats=1, seed=2)
     assert ALONE.format(2) in alone.sentences and alone.table["seeds"].tolist() == [1]
     assert not any(one.startswith(ALONE[:13]) for one in found.sentences)
     (row,) = found.table.to_dict("records")
     assert roots[-1] > 1.002 * roots[0]
-    assert (row["low"], row["value"], row["high"]) == pytest.approx(roots, rel=1e-3)
-    assert (row["seeds"], found.manifest["seeds"]) == (3, [0, 1, 2])
+    root = (roots[0], median(roots), roots[-1])
+    assert (row["low"], row["value"], row["high"]) == pytest.approx(root, rel=1e-3)
+    assert (row["seeds"], found.manifest["seeds"]) == (seeds, [*range(seeds)])
 
 
 def test_seeds_that_differ_only_within_the_range_have_roots_of_their_own():
