@@ -161,11 +161,13 @@ class Unreliable:
 
     A transmission is lost with the same probability each time, and takes the link each time. It is
     sent again so long after it should have arrived. Messages are handed on in the order in which
-    they were sent: one that arrives before an earlier one waits for it.
+    they were sent: one that arrives before an earlier one waits for it, and what that one leads to
+    without cost comes before it.
     """
 
     __slots__ = (
         "_arrived", "_channel", "_clock", "_due", "_factors", "_messages", "_random", "_sent",
+        "_settle",
     )  # fmt: skip
 
     def __init__(
@@ -174,12 +176,12 @@ class Unreliable:
         messages: Messages,
         workers: tuple[int, int],
         clock: Clock,
+        settle: Callable[[], None],
         *,
         seed: int,
     ) -> None:
-        self._channel = channel
-        self._messages = messages
-        self._clock = clock
+        self._channel, self._settle = channel, settle
+        self._messages, self._clock = messages, clock
         self._random: np.random.Generator = stream(seed, "losses", *workers)
         delays = stream(seed, "delays", *workers)
         has_delays = messages.delay_cv and channel.latency_s
@@ -226,3 +228,4 @@ class Unreliable:
         while (due := self._arrived.pop(self._due, None)) is not None:
             self._due += 1
             due(transfer)
+            self._settle()

@@ -83,7 +83,7 @@ class Fabric:
         messages = self._cluster.messages
         if channel is None or self._seed is None or messages is None:
             return channel
-        return Unreliable(channel, messages, pair, self._clock, seed=self._seed)
+        return Unreliable(channel, messages, pair, self._clock, self._settle, seed=self._seed)
 
     def _flight(self, pair: tuple[int, int]) -> Flight | None:
         """The way without losses; None where it takes no time, and nothing is lost there either."""

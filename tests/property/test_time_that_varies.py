@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-from itertools import product
+from functools import cache, partial
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,11 @@ from covering import together
 from short_runs import schedule_of
 
 import ampsim
-from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages
+from ampsim.clock import SimClock
+from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages, Ports
+from ampsim.machine import Fabric
 from ampsim.model_parallel import SCHEDULES
+from ampsim.trace import START, Recorder
 from ampsim.trace.kinds import record_of
 
 STAGES = 4
@@ -167,6 +170,23 @@ def test_messages_of_a_pair_are_served_in_the_order_in_which_they_were_sent(chai
     forward = spans[spans["direction"] == "forward"]["instance"].tolist()
     assert forward == sorted(forward)
     assert sent_again(result.transfers)
+
+
+@pytest.mark.parametrize("sharing", ["fair", "first-come"])
+def test_what_a_message_leads_to_at_once_comes_before_one_that_waited_for_it(sharing):
+    """Decision 4: free steps run before what else arrives in that instant, though it came early."""
+    cluster = cluster_of("lost", 2).model_copy(
+        update={"ports": Ports(egress_bytes_per_s=64.0), "sharing": sharing}
+    )
+    clock, told = SimClock(), list[int | None]()
+    settle = partial(told.append, None)
+    channel = Fabric(cluster, clock, Recorder(["a", "b"], 2), settle, seed=0).channel(0, 1)
+    assert channel is not None
+    for number in range(20):
+        channel.send(8, (0, 1), START, lambda _cause, number=number: told.append(number))
+    clock.run()
+    assert [number for number in told if number is not None] == list(range(20))
+    assert all(None in pair for pair in pairwise(told))
 
 
 def test_a_worker_more_leaves_the_jitter_of_the_others_as_it_is(chain):
