@@ -56,7 +56,8 @@ class PipeDream(Stashing):
     (SOSP 2019), Sections 3.2 and 3.3.
 
     Args:
-        max_active_keys: instances in flight at most, if that is fewer than there are stages.
+        max_active_keys: instances in flight at most; None for as many as there are stages. Of more,
+            some wait before the first stage.
         vertical_sync: one version of the weights for an instance, at all stages.
 
     Raises:

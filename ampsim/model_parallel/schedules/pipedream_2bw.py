@@ -27,7 +27,8 @@ class PipeDream2BW(Stashing):
     Args:
         min_update_interval: m, the micro-batches of a mini-batch; at least as many as are in
             flight, else two versions would not suffice.
-        max_active_keys: instances in flight at most, if that is fewer than there are stages.
+        max_active_keys: instances in flight at most; None for as many as there are stages. Of more,
+            some wait before the first stage.
 
     Raises:
         OptionError: a number is below 1.
