@@ -356,10 +356,10 @@ class Push:
         self.sent_s, self.resume = now_s, resume
 
     def take_difference(self, setting: Setting) -> None:
-        """Push what the solver makes of the centre that the rank asked for, which it has read."""
+        """Push what the solver makes of the weights and the centre that the rank asked for."""
         for place, reply in self.reply.items():
-            if reply is not None:
-                theta = self.rank.nodes[place].theta
+            theta = self.vectors[place]  # of before: a rank may have stepped inside meanwhile
+            if reply is not None and theta is not None:
                 self.vectors[place] = setting.solver.push(theta, reply, setting.pull)
                 self.measure(theta, reply)
         self.read = self.versions

@@ -94,6 +94,24 @@ def test_the_sum_of_groups_weights_is_constant_too(name, servers, inner):
     assert np.allclose(before, after, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("elastic", ["server", "worker"])
+@pytest.mark.parametrize(
+    ("inner", "period"), [("amp:2", 4), (ampsim.LocalSGD(ranks=2, period=2), 1)]
+)
+@pytest.mark.parametrize("name", ["async-easgd", "ea-wild"])
+def test_the_difference_is_of_weights_from_before_what_steps_inside_meanwhile(
+    name, inner, period, elastic
+):
+    """So that of the first exchange is 0, as all begin with the centre's weights."""
+    far = cluster([1e9] * 5, link=Link(latency_s=1e-6, bandwidth_bytes_per_s=1e10))
+    options: dict[str, Any] = {"period": period, "inner": inner, "elastic": elastic}
+    found = ampsim.simulate(model(60, 2, layers=2), far, solver(name, ranks=2, **options))
+    met = found.exchanges[found.exchanges["server"] >= 0]
+    assert (met["end_s"] > met["ready_s"]).all()
+    assert met.groupby("rank").first()["distance"].tolist() == [0.0, 0.0]
+    assert (met["distance"] > 0).any()
+
+
 @pytest.mark.parametrize("name", ["ea-wild"])
 def test_where_the_server_takes_the_difference_without_a_lock_it_is_not(name):
     before, after, _moved = sums(name, elastic="server")
