@@ -127,7 +127,7 @@ class CountingHost(Host):
         above_bytes = math.floor(threshold * self._capacity_bytes)
         copies = CopyLanes(
             self.worker, self.device, self._clock, instant=self._instant, recorder=self._recorder,
-            above_bytes=above_bytes, waits_for_room=True,
+            above_bytes=above_bytes,
         )  # fmt: skip
         for name, lane in (("copy-out", copies.outward), ("copy-in", copies.inward)):
             tasks = varying(lane, lane.processor, computes=False)
@@ -313,6 +313,21 @@ class CountingHost(Host):
         is_running = self.ready or self._asked or self._processor.is_busy
         if not (is_copying or is_running or self.has_others):
             self.require_room()
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether a copy to the host is under way."""
+        return self.swapper is not None and self.swapper.is_leaving
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something waits for the device, and for room in its memory once all is quiet."""
+        return bool(self._queue)
+
+    def end_copy(self) -> None:
+        """Let the clock wait for the copy to the host if something waits for room; else cut it."""
+        assert self.swapper is not None, "somebody copies"
+        self.swapper.end_copy(self._clock.now, is_needed=self.is_waiting)
 
     def require_room(self) -> None:
         """Nothing waits for memory, now that nothing makes room any more.

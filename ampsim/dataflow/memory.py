@@ -286,13 +286,32 @@ class Swapper:
         self._above_bytes = lanes.above_bytes
         self._candidates: deque[Saved] = deque()
         self._away: list[tuple[int, Saved]] = []
-        self._is_leaving = self._is_coming = False
+        self._leaving: LaneTask | None = None
+        self._is_coming = False
         self.out_bytes = self.in_bytes = 0  # what has been copied to the host, and back
 
     @property
     def is_busy(self) -> bool:
         """Whether a copy is under way."""
-        return self._is_leaving or self._is_coming
+        return self.is_leaving or self._is_coming
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a copy to the host is."""
+        return self._leaving is not None
+
+    def end_copy(self, now_s: float, *, is_needed: bool) -> None:
+        """Let the clock wait for the copy to the host if its room is needed; else it ends now."""
+        job, processor = self._leaving, self._lanes.leaving
+        assert job is not None, "a copy is under way"
+        if is_needed:
+            processor.require()
+            return
+        job.is_dropped = True
+        if processor.is_busy:
+            processor.cut_short()
+        else:  # its device is down
+            job.done(now_s)
 
     def add(self, saved: Saved) -> None:
         """Let what is on a stack, and has been computed, leave when its turn comes."""
@@ -310,7 +329,7 @@ class Swapper:
         """
         if (
             self._candidates
-            and not self._is_leaving
+            and self._leaving is None
             and self._memory.total_bytes > self._above_bytes
         ):
             self._begin_out(cause)
@@ -324,9 +343,8 @@ class Swapper:
             saved = self._candidates.popleft()
             buffer = saved.buffer
             if buffer.can_leave:
-                self._is_leaving = True
                 buffer.leave()
-                self._submit(COPY_OUT_LANE, buffer, saved.maker, cause)
+                self._leaving = self._submit(COPY_OUT_LANE, buffer, saved.maker, cause)
                 return
 
     def _begin_in(self, cause: Cause, wanted: Sequence[Buffer]) -> None:
@@ -349,18 +367,20 @@ class Swapper:
         buffer.come_back()
         self._submit(COPY_IN_LANE, buffer, maker, cause)
 
-    def _submit(self, lane: int, buffer: Buffer, maker: Maker, cause: Cause) -> None:
+    def _submit(self, lane: int, buffer: Buffer, maker: Maker, cause: Cause) -> LaneTask:
         lanes, size_bytes = self._lanes, buffer.size_bytes
 
         def done(start_s: float) -> None:
             if lane == COPY_OUT_LANE:
-                self._is_leaving, self.out_bytes = False, self.out_bytes + size_bytes
+                self._leaving, self.out_bytes = None, self.out_bytes + size_bytes
             else:
                 self._is_coming, self.in_bytes = False, self.in_bytes + size_bytes
             of = maker.state, cause
             number = lanes.record(lane, maker.node.index, size_bytes, start_s, of)
             buffer.end_copy()
-            self._after(number)
+            if not job.is_dropped:
+                self._after(number)
 
         job = LaneTask(lanes.device.copy_s(size_bytes), done)
         (lanes.outward if lane == COPY_OUT_LANE else lanes.inward).add(job)
+        return job

@@ -145,7 +145,7 @@ class FlowResult:
 
     @property
     def _counting(self) -> list[CountingHost]:
-        return [host for host in self._hosts.values() if isinstance(host, CountingHost)]
+        return _counting(self._hosts)
 
     @own_frame
     def frames(self) -> pd.DataFrame:
@@ -170,6 +170,10 @@ class FlowResult:
             for one in self._plan.steps
         ]
         return _table("node operator live dead worker", rows)
+
+
+def _counting(hosts: Mapping[int, Host]) -> list[CountingHost]:
+    return [host for host in hosts.values() if isinstance(host, CountingHost)]
 
 
 _KINDS: Final[dict[str, Any]] = {
@@ -283,6 +287,14 @@ class Session:
             )
         return self.hosts[worker]
 
+    def _run_clock(self) -> None:
+        """Run until everything is done; what copies to the host then go on make room for nobody."""
+        self._clock.run()
+        while copying := [one for one in _counting(self.hosts) if one.is_copying]:
+            for host in [one for one in copying if one.is_waiting] or copying:
+                host.end_copy()
+            self._clock.run()
+
     def require_fit(self, workers: Iterable[int]) -> None:
         """The cluster can run a graph on some workers, and has no key that means nothing there.
 
@@ -341,7 +353,7 @@ class Session:
             kind = CountingExecutor if isinstance(host, CountingHost) else Executor
             executors[worker] = kind(plan, rendezvous, fed, host, **told)
             host.start(executors[worker].run)
-        self._clock.run()
+        self._run_clock()
         is_over = all(one.is_over for one in executors.values())
         for worker in executors:  # a host that ran ahead may be over before its device
             host = self.hosts[worker]

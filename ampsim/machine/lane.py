@@ -143,7 +143,6 @@ class CopyLanes:
         worker: the device's number.
         device: says what a copy costs.
         above_bytes: what may leave does where more than this lies in memory.
-        waits_for_room: whether anybody waits for copies that go out.
     """
 
     def __init__(
@@ -155,11 +154,10 @@ class CopyLanes:
         instant: Instant,
         recorder: Recorder,
         above_bytes: int,
-        waits_for_room: bool,
     ) -> None:
         self.device, self.recorder, self.above_bytes = device, recorder, above_bytes
-        outward = Processor if waits_for_room else UnawaitedProcessor
-        self.outward = RecordedLane(outward(worker, clock, instant), clock, recorder)
+        self.leaving = UnawaitedProcessor(worker, clock, instant)
+        self.outward = RecordedLane(self.leaving, clock, recorder)
         self.inward = RecordedLane(Processor(worker, clock, instant), clock, recorder)
 
     def record(

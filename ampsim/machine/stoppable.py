@@ -80,14 +80,20 @@ class StoppableProcessor(Processor):
 class UnawaitedProcessor(StoppableProcessor):
     """One for whose work nobody waits: a clock's run ends when nothing else is left to do."""
 
-    __slots__ = ()
+    __slots__ = ("_unawaited",)
+
+    def require(self) -> None:
+        """Let the clock's run wait for the present task after all."""
+        self._clock.disregard(-self._unawaited)
+        self._unawaited = 0
 
     def _occupied(self, task: Begun) -> Any:
+        self._unawaited = 1
         self._clock.disregard(1)
         return super()._occupied(task)
 
     def _over(self) -> None:
-        self._clock.disregard(-1)
+        self.require()
         super()._over()
 
 

@@ -164,7 +164,7 @@ class Lanes:
             if cluster.offloads and cluster.memory is not None:
                 copies = self._copies[worker] = CopyLanes(
                     worker, device, clock, instant=instant, recorder=recorder,
-                    above_bytes=cluster.memory.above_bytes, waits_for_room=False,
+                    above_bytes=cluster.memory.above_bytes,
                 )  # fmt: skip
                 self.all += [copies.outward, copies.inward]
 

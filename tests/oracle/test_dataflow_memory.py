@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from live_tensors import peak_bytes
 
 from ampsim import flow
-from ampsim.clock import WallClock
+from ampsim.clock import SimClock, WallClock
 from ampsim.dataflow.graph import Tensor, apply
+from ampsim.dataflow.plan import Plan
+from ampsim.dataflow.session import Running, Session
 from ampsim.errors import OptionError, OutOfMemoryError
-from ampsim.hardware import Cluster, Device, Link
+from ampsim.hardware import Cluster, Device, Event, Link
+from ampsim.trace import Recorder
 
 ROWS = 32
 UNIT = 8 * ROWS**2
@@ -248,6 +251,47 @@ def test_bytes_stay_until_their_copy_has_ended_though_nobody_needs_them(units, e
     cluster = cluster_of(1.0, 10.0, INPUTS + units + 0.25)
     result = flow.run(asked, FEEDS, cluster=cluster, swap_memory=True, swap_threshold=0.0)
     assert computed_s(result) == pytest.approx(expected_s, rel=1e-9)
+
+
+def test_a_run_ends_with_what_it_computes_however_slow_copies_are():
+    """A copy that goes on makes room for nobody by then."""
+    cluster, clock = cluster_of(1.0, 1e4, 40), SimClock()
+    how: Any = {"swap_memory": True, "swap_threshold": 0.0}
+    result = flow.run(forward(3), FEEDS, cluster=cluster, clock=clock, **how)
+    (copy,) = copies(result, "copy-out").itertuples()
+    assert (copy.start_s, copy.end_s) == pytest.approx((1.0, 3.0))
+    assert computed_s(result) == result.makespan_s == clock.now == pytest.approx(3.0)
+
+
+def test_a_copy_whose_device_is_down_when_a_run_ends_never_begins():
+    outage = Event(kind="pause", worker="all", from_s=1, until_s=99)
+    cluster = cluster_of(1.0, 1.0, 40).model_copy(update={"events": (outage,)})
+    how: Any = {"swap_memory": True, "swap_threshold": 0.0, "clock": SimClock()}
+    result = flow.run(forward(1), FEEDS, cluster=cluster, **how)
+    assert how["clock"].now == result.makespan_s == pytest.approx(1.0)
+
+
+def test_the_next_instance_waits_for_no_copy_of_the_one_before():
+    """Each has one, which outlasts it; the cause of the next one's first kernel is a kernel."""
+    (device,) = plain_cluster(10**7).devices
+    slow = device.model_copy(update={"copy_bandwidth_bytes_per_s": 1.0})
+    how: Any = {"is_abstract": False, "counts_memory": True, "seed": 0}
+    ended_s: list[list[float]] = []
+    for running in (Running(), Running(swap_memory=True, swap_threshold=0.0)):
+        cluster, clock = Cluster(name="test", devices=(slow,)), SimClock()
+        plan = Plan(recurrent(5), 32, cluster)
+        recorder = Recorder(plan.names, 1, has_lanes=True)
+        session = Session(cluster, clock, recorder, running, **how)
+        ended_s.append([])
+        for instance in range(3):
+            result = session.run(plan, FEEDS, instance)
+            ended_s[-1].append(clock.now)
+        recorder.flush()
+        spans = result.spans
+        assert len(copies(result, "copy-out")) == 3 * running.swap_memory
+        first = spans[spans["start_s"] == ended_s[-1][0]].iloc[0]
+        assert spans["lane"].iloc[first["cause"]] == first["lane"] == "compute"
+    assert ended_s[0] == ended_s[1]
 
 
 def test_nothing_leaves_a_stack_that_is_being_popped():
