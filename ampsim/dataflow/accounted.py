@@ -223,8 +223,9 @@ class CountingHost(Host):
 
         What lies on the host meanwhile is brought back first.
         """
-        if value.__class__ is not DeviceTensor:
-            post(self.cause, value)  # the flow of an array
+        if value.__class__ is not DeviceTensor:  # the flow of an array
+            self._queue.append(Queued((), None, lambda: post(self.cause, value)))
+            self._advance(is_settled=False)
             return
         owner = value.owner
 

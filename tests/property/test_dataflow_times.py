@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from dataflow_programs import built, feeds_of, placed, programs
@@ -45,9 +46,11 @@ def cluster(times: Times, workers: int, memory_bytes: int | None) -> Cluster:
         for number in range(workers)
     )  # fmt: skip
     links = tuple(
-        Route(source=s, target=t, link=Link(latency_s=seconds, bandwidth_bytes_per_s=BYTES_PER_S))
-        for (s, t), seconds in times.latency_s.items()
-    )
+        Route(
+            source=s, target=t, link=Link(latency_s=one, bandwidth_bytes_per_s=times.bytes_per_s)
+        )
+        for (s, t), one in times.latency_s.items()
+    )  # fmt: skip
     return Cluster(name="drawn", devices=devices, link=Link(), links=links)
 
 
@@ -136,9 +139,48 @@ def test_a_memory_with_room_for_all_moves_nothing_also_where_kernels_take_no_tim
         "parallel_iterations": drawn["window"],
         **{key: drawn[key] for key in ("run_ahead", "broadcast_dead")},
     }
+    assert_room_moves_nothing(asked, feeds_of(asked), times, workers, how)
+
+
+def assert_room_moves_nothing(
+    asked: list[flow.Tensor], feeds: Any, times: Times, workers: int, how: dict[str, Any]
+) -> None:
     found: list[Any] = []
     for end in (None, 10**6):
-        result = flow.run(asked, feeds_of(asked), cluster=cluster(times, workers, end), **how)
+        result = flow.run(asked, feeds, cluster=cluster(times, workers, end), **how)
         rows = [result.spans.drop(columns="lane", errors="ignore"), result.transfers]
         found.append([sorted(map(str, one.itertuples(index=False))) for one in rows])
     assert found[0] == found[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 99), workers=st.integers(2, 3), dispatches=st.booleans(),
+    run_ahead=st.booleans(), window=st.integers(0, 3), is_far=st.booleans(),
+    trips=st.integers(1, 2),
+)  # fmt: skip
+def test_a_memory_with_room_for_all_moves_nothing_of_arrays(**drawn):
+    """Their flows go from worker to worker; where links take no time, much is at one instant."""
+    with flow.FlowGraph():
+        x, y, z = flow.input("x", (4, 3)), flow.input("y", (3,)), flow.input("z", (3,))
+        w, rows = flow.input("w", (3,)), flow.TensorArray(4).unstack(x)
+
+        def body(i: Any, y: Any, z: Any, out: Any) -> tuple[Any, ...]:
+            y = y * 0.5 + rows.read((i * 3 + 1) % 4) * w
+            return i + 1, y, y * z * 0.25, out.write(i, y)
+
+        state = (0, y, z, flow.TensorArray(0))
+        _i, *ends, out = flow.while_loop(lambda i, *_state: i < drawn["trips"], body, state)
+        loss = flow.sum(ends[0]) + flow.sum(ends[1]) * 2.0 + flow.sum(flow.square(out.stack()))
+        asked = [*map(flow.identity, ends), *flow.gradients(loss, [x, y, z, w])]
+    is_far, workers = drawn["is_far"], drawn["workers"]
+    ways = {(s, t): one * is_far for (s, t), one in WAYS.items() if max(s, t) < workers}
+    dispatch_s = DISPATCH_S if drawn["dispatches"] else [0.0] * 3
+    times = Times(dispatch_s, KERNEL_S, ways, BYTES_PER_S if is_far else 2.0**60)
+    how = {
+        "placement": placed(asked, workers, drawn["seed"]),
+        "parallel_iterations": drawn["window"],
+        "run_ahead": drawn["run_ahead"],
+    }
+    feeds = {"x": np.ones((4, 3)), **dict.fromkeys("yzw", np.ones(3))}
+    assert_room_moves_nothing(asked, feeds, times, workers, how)
