@@ -18,6 +18,7 @@ from ampsim.errors import FileFormatError
 from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.explore import evidence_from_plain
 from ampsim.files import sha256_of
+from ampsim.recipes import checking
 from ampsim.recipes.checking import check_again, check_report
 from ampsim.recipes.explored import map_tables, run_exploration
 from ampsim.recipes.recipe import read_recipe
@@ -66,6 +67,25 @@ def own(made, tmp_path) -> Path:
     return Path(shutil.copytree(made, tmp_path / made.name))
 
 
+@pytest.fixture(scope="module")
+def tiny() -> dict[tuple[str, int], Any]:
+    """Tiny runs of the rows of `made`, by label and seed; nobody changes them."""
+    return {}
+
+
+@pytest.fixture
+def tiny_once(tiny, monkeypatch) -> None:
+    """Checks of copies of `made` share the tiny runs of its rows, which all of them would make."""
+    run = checking.tiny_run
+
+    def known(row: Row, goal: Any, seed: int) -> Any:
+        if (row.label, seed) not in tiny:
+            tiny[row.label, seed] = run(row, goal, seed)
+        return tiny[row.label, seed]
+
+    monkeypatch.setattr(checking, "tiny_run", known)
+
+
 @pytest.mark.slow
 def test_a_trained_cell_is_what_a_forecast_of_the_row_gives_with_its_own_options(made):
     table = pd.read_csv(made / "report.csv")
@@ -106,6 +126,7 @@ def test_a_page_says_that_rates_are_by_rule_but_for_rows_that_set_their_own(made
     assert said in (made / "report.md").read_text()
 
 
+@pytest.mark.usefixtures("tiny_once")
 def test_a_map_follows_and_is_drawn_again_from_what_was_kept(own):
     recipe, before = read_recipe(own), {path.name: path.read_bytes() for path in own.glob("[!.]*")}
     assert check_report(recipe, own).faults == ()
@@ -115,6 +136,7 @@ def test_a_map_follows_and_is_drawn_again_from_what_was_kept(own):
     assert {path.name: path.read_bytes() for path in own.glob("[!.]*")} == before
 
 
+@pytest.mark.usefixtures("tiny_once")
 def test_with_other_kernels_what_timing_decides_is_compared(own):
     recipe, path = read_recipe(own), own / "manifest.toml"
     path.write_text(re.sub("linear_algebra = .*", 'linear_algebra = "elsewhere"', path.read_text()))
@@ -129,6 +151,7 @@ def test_with_other_kernels_what_timing_decides_is_compared(own):
     assert first.startswith("report.csv: train_per_s of pipeline was ")
 
 
+@pytest.mark.usefixtures("tiny_once")
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [
