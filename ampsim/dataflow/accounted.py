@@ -231,9 +231,11 @@ class CountingHost(Host):
 
         def release(cause: Cause) -> None:
             owner.release()
-            if self._queue and self._running is None:
+            is_waiting = bool(self._queue) and self._running is None
+            if is_waiting:
                 self.follow(cause)  # it lets what waits for room start
-            self.wake()
+            if is_waiting or self.swapper is not None:
+                self.wake()
 
         def start() -> None:
             owner.holders += 1
