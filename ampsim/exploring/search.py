@@ -34,7 +34,7 @@ from ampsim.user_code import digest_of_value
 
 TRIALS: Final = 100  # points tried, unless told otherwise (chosen: ten times what is at random)
 REPEATS: Final = 3  # seeds of each point (chosen: two of them decide a median)
-CHOSEN: Final = "Chosen by the seeds that its values are of, it takes more with others, as a rule."
+CHOSEN: Final = "The best were chosen by these very seeds: with others they take more, as a rule."
 IN_FLIGHT: Final = 8  # points under way (chosen: not the cores: every machine finds the same)
 
 

@@ -153,7 +153,7 @@ def test_a_front_of_what_is_learned_says_that_its_seeds_chose_it(what, is_learne
         table=table, front=table.head(1), objectives=[what], keys=("workers",),
         hypervolume=0.0, hypervolume_random=None,
     )  # fmt: skip
-    said = "Chosen by the seeds that its values are of, it takes more with others, as a rule."
+    said = "The best were chosen by these very seeds: with others they take more, as a rule."
     assert (said in sentences_of(found)) == is_learned
     found.table = found.front  # of one point nothing was chosen
     assert said not in sentences_of(found)
