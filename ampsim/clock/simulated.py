@@ -2,8 +2,9 @@
 
 Time is counted in whole ticks of an attosecond, not in floating-point seconds. Two paths of equal
 length through a pipeline then end at the same instant, in whatever order their parts were added up,
-and a tie is never decided by a rounding error. At 1 TFLOP/s one FLOP
-is a million ticks; on a device of 1 EFLOP/s it is still one.
+and no rounding error decides a tie. Only how long a message waits for bandwidth is worked
+out in seconds (`ampsim.machine.first_come`, `fair_share`), so that ways of equal length over these
+may be a tick apart. At 1 TFLOP/s one FLOP is a million ticks; on a device of 1 EFLOP/s it is one.
 """
 
 from __future__ import annotations
