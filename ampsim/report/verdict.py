@@ -24,7 +24,7 @@ _NAMED_MAX: Final = 3
 """Rows that a sentence names at most (chosen: of more it says how many; the table has them all)."""
 
 _DRAINS: Final = "the best pipeline that drains"
-_ENDED: Final = "seeds whose run the limit ended are left out, which favours rows that lost any"
+_ENDED: Final = "medians leave out seeds whose run the limit ended; no call does"
 
 
 def verdict(

@@ -345,13 +345,8 @@ _INSTANCE_MAX: Final = 2**31 - 1
 
 _ARROW: Any = pyarrow
 DAMAGED: Final[tuple[type[Exception], ...]] = (
-    _ARROW.ArrowException,
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    OverflowError,
-)
+    _ARROW.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError,
+)  # fmt: skip
 """What a damaged Parquet file raises while it is read."""
 
 

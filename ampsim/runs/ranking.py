@@ -11,7 +11,9 @@ said how many would do. Who never arrives is behind, and ties with nobody.
 The order of two rows flips in a draw if the median of the first is not below that of the second,
 so also where neither arrives: were such draws left out, a quarter of rows that are alike, of which
 half of the runs arrive, would be called. A run that never arrives has an infinite time, and medians
-are order statistics, which bear that. A row that arrives with no seed is first in no draw.
+are order statistics, which bear that. A row that arrives with no seed is first in no draw. A run
+that was lost may have taken any time, as long ones are lost more often: each end is as bad for what
+is called as it can be.
 
 No number of draws makes few seeds many: were the order of two rows that of a tossed coin, all n
 seeds with which one arrives would still agree with a probability of 2^-n on one given side. No flip
@@ -32,7 +34,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -183,7 +185,7 @@ class Ranking:
 
 
 def rank(rows: Sequence[Times | None], sureness: Sureness | None = None) -> Ranking | None:
-    """Compare each row with the best, over the seeds that all rows have.
+    """Compare each row with the best; with a seed that a row lacks it may have taken any time.
 
     Returns:
         None where nothing can be said: of one row, without a seed that all have, or where no row
@@ -194,11 +196,9 @@ def rank(rows: Sequence[Times | None], sureness: Sureness | None = None) -> Rank
     ('too few seeds', 1, 0.25, 5)
     """
     known = {place: row for place, row in enumerate(rows) if row is not None}
-    if len(known) < 2:
-        return None
-    first = next(iter(known.values()))
-    seeds = [seed for seed in sorted(first) if all(seed in row for row in known.values())]
-    if not seeds:
+    every = sorted(set[int]().union(*known.values()))
+    seeds = [seed for seed in every if all(seed in row for row in known.values())]
+    if len(known) < 2 or not seeds:
         return None
     times = {place: [row[seed] for seed in seeds] for place, row in known.items()}
     middles = {place: median(one) for place, one in times.items()}
@@ -206,19 +206,19 @@ def rank(rows: Sequence[Times | None], sureness: Sureness | None = None) -> Rank
     if not math.isfinite(middles[best]):
         return None
     sureness = sureness or Sureness()
-    draws = draws_of(len(seeds))
-    drawn = {place: draws.medians(one) for place, one in times.items()}
+    draws = draws_of(len(every))
+    drawn = {place: _drawn(draws, row, every) for place, row in known.items()}
     pairs = {
-        place: _pair(draws, (drawn[best], drawn[place]), (times[best], times[place]), sureness)
-        for place in times
+        place: _pair(draws, (drawn[best], one), (times[best], times[place]), sureness.tail)
+        for place, one in drawn.items()
         if place != best
     }
-    never = {place for place in pairs if all(map(math.isinf, times[place]))}
+    never = {place for place in pairs if all(map(math.isinf, drawn[place].least))}
     pairs = _stand(pairs, never, sureness.tail)
     is_tie = any(pair.standing == "tie" for pair in pairs.values())
     opened = _open(pairs, sureness.tail)
     answer: Answer = "too few seeds" if opened else "tie" if is_tie else "first"
-    flips = [drawn[best] >= drawn[place] for place in pairs if place not in never]
+    flips = [drawn[best].late >= drawn[place].early for place in pairs if place not in never]
     any_flip = _flip(draws, np.any(flips, axis=0), len(seeds))
     speed_ups: list[tuple[float, float] | None] = [None] * len(rows)
     if len(seeds) >= INTERVAL_FROM and 0 in known:
@@ -274,21 +274,30 @@ def _columns(ranking: Ranking, place: int) -> dict[str, Any]:
     }
 
 
+class _Drawn(NamedTuple):
+    least: list[float]  # times by seed; a run that was lost took none
+    early: np.ndarray  # their medians, (draws,)
+    late: np.ndarray  # medians where it never arrived
+
+
+def _drawn(draws: Draws, row: Times, seeds: Sequence[int]) -> _Drawn:
+    least, most = ([row.get(seed, end) for seed in seeds] for end in (0.0, math.inf))
+    early = draws.medians(least)
+    return _Drawn(least, early, early if least == most else draws.medians(most))
+
+
 def _pair(
-    draws: Draws,
-    drawn: tuple[np.ndarray, np.ndarray],
-    times: tuple[list[float], list[float]],
-    sureness: Sureness,
+    draws: Draws, drawn: tuple[_Drawn, _Drawn], times: tuple[list[float], list[float]], tail: float
 ) -> Pair:
     """The best and another row, of which it is not said yet whether it is behind for sure."""
-    middles, tail = (median(times[0]), median(times[1])), sureness.tail
+    middles, (best, other) = (median(times[0]), median(times[1])), drawn
     seeds = sum(math.isfinite(min(pair)) for pair in zip(*times, strict=True))  # of which one says
-    flip = _flip(draws, (drawn[0] >= drawn[1]) & math.isfinite(min(times[1])), seeds)
+    flip = _flip(draws, (best.late >= other.early) & math.isfinite(min(other.least)), seeds)
     flip = 0.5 if flip and middles[0] == middles[1] else flip
     ratio = middles[1] / middles[0] if middles[0] else 1.0 if not middles[1] else math.inf
     if len(times[0]) < INTERVAL_FROM:
         return Pair(ratio, None, None, flip, "too few seeds")
-    low, high = _interval(draws, drawn[1], drawn[0], tail)
+    low, high = _interval(draws, other, best, tail)
     low, high = min(low, ratio), max(high, ratio)
     is_alike = low >= (1 + SAME) ** -1 and high <= 1 + SAME and coin(seeds) <= tail
     return Pair(ratio, low, high, flip, "tie" if is_alike else "too few seeds")
@@ -303,7 +312,6 @@ def _flip(draws: Draws, is_flipped: np.ndarray, seeds: int) -> float | None:
 def _stand(pairs: Mapping[int, Pair], never: Collection[int], tail: float) -> dict[int, Pair]:
     """Call each row by Holm's step-down: the clearest difference first, until one is not clear."""
     found = {place: replace(pairs[place], standing="not reached") for place in never}
-    found |= {place: pair for place, pair in pairs.items() if pair.standing == "tie"}
     others = sorted(
         (pair.flip or 1.0, place) for place, pair in pairs.items() if place not in never
     )
@@ -345,9 +353,10 @@ def _needed(
 
 
 def _interval(
-    draws: Draws, over: np.ndarray, under: np.ndarray, tail: float, neither: float = 1.0
+    draws: Draws, over: _Drawn, under: _Drawn, tail: float, neither: float = 1.0
 ) -> tuple[float, float]:
     """The percentile interval of a ratio, which is `neither` where none of the two arrives."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = over / under
-    return draws.interval(np.where(np.isnan(ratio), neither, ratio), tail)
+        ratios = over.early / under.late, over.late / under.early
+    ends = [draws.interval(np.where(np.isnan(one), neither, one), tail) for one in ratios]
+    return ends[0][0], ends[1][1]

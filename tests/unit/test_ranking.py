@@ -138,10 +138,37 @@ def test_seeds_that_agree_call_no_more_than_a_coin_might():
         assert is_called == (seeds >= seeds_needed(2)) == (seeds >= 5)
 
 
-def test_only_seeds_that_all_rows_have_count():
-    whole = rank([{0: 1.0, 1: 2.0, 2: 3.0}, {0: 2.0, 1: 1.0, 2: 4.0}])
-    more = rank([{0: 1.0, 1: 2.0, 2: 3.0, 9: 0.0}, {0: 2.0, 1: 1.0, 2: 4.0, 8: 0.0}])
-    assert whole == more
+@pytest.mark.parametrize("trial", range(40))
+def test_no_time_of_a_run_that_was_lost_makes_a_call_wrong(trial):
+    """It may have taken none, and never have arrived: all that is said bears both, and any."""
+    random = np.random.default_rng(trial)
+    seeds, count = int(random.integers(6, 12)), int(random.integers(2, 5))
+    rows = [times(*random.lognormal(place / 2, 0.2, seeds)) for place in range(count)]
+    lost = random.choice(seeds, trial % 3 + 1, replace=False).tolist()
+    gone = [(int(random.integers(count)), seed) for seed in lost]
+    some = rank([{s: t for s, t in of.items() if (p, s) not in gone} for p, of in enumerate(rows)])
+    assert some is not None
+    for ends in itertools.product((0.0, 1.5, INF), repeat=len(gone)):
+        for (place, seed), time_s in zip(gone, ends, strict=True):
+            rows[place][seed] = time_s
+        whole = rank(rows)
+        assert whole is not None
+        called = (some.answer, some.best)
+        assert some.answer == "too few seeds" or (whole.answer, whole.best) == called
+        for before, after in zip(some.pairs, whole.pairs, strict=True):
+            if before is None or after is None or whole.best != some.best:
+                continue
+            assert (before.flip or 0) >= (after.flip or 0) - 1e-12
+            if before.low is not None and before.high is not None:
+                assert before.low <= (after.low or 0) and (after.high or INF) <= before.high
+
+
+def test_a_row_that_lost_the_seeds_with_which_it_is_late_is_not_called_first():
+    """Of a row that is sooner where it arrives, and does so with six seeds of ten, a limit left
+    these six: by them it was first, though its median is infinite."""
+    sooner, other = times(*range(10, 16)), times(*range(20, 30))
+    assert standings_of([sooner, {seed: other[seed] for seed in sooner}])[0] == "first"
+    assert standings_of([sooner, other]) == ("too few seeds", "too few seeds")
 
 
 def test_rows_with_one_median_flip_with_a_half():

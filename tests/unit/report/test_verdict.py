@@ -356,12 +356,11 @@ def test_rows_that_differ_in_the_middle_of_their_names_are_told_apart(make_table
 
 
 def test_it_says_that_seeds_are_left_out_whose_run_took_longer_than_the_limit(make_table):
-    """It is the long runs that it ends, such as those that never arrive: of a row that is sooner
-    where it arrives, and does so with six seeds of ten, all are compared but those."""
+    """It is the long runs that it ends, such as those that never arrive."""
     table = judged(make_table, near(1.0, 8), near(0.5, 8))
     ended = str(overdue(600.0))
     said = verdict(table, 0.97, manifest={"lost_runs": [f"pipeline, seed 3: {ended}"]})
-    caveat = " Seeds whose run the limit ended are left out, which favours rows that lost any."
+    caveat = " Medians leave out seeds whose run the limit ended; no call does."
     assert said == verdict(table, 0.97) + caveat
     assert verdict(table, 0.97, manifest={"lost_runs": ["amp, seed 3: was killed"]}) in said
     assert caveat not in verdict(table, 0.97, manifest={"lost_runs": ["amp, seed 3: was killed"]})
