@@ -60,7 +60,7 @@ def test_of_batches_that_grow_it_is_said_why_nothing_is_told(epochs, is_told, sa
     """Those of the first epoch are smaller, so that what a step takes, whatever its batch, was too
     much of all."""
     (row,) = rows_of(batch_warmup_epochs=epochs)
-    how: dict[str, Any] = {"instances": 40, "target": 0.05, "max_epochs": 9, "budget_s": 1}
+    how: dict[str, Any] = {"instances": 40, "target": 0.05, "max_epochs": 9, "budget_s": 0.5}
     made = ampsim.forecast(row.plan.model, CLUSTER, ["sequential", "amp"], **how)
     assert made.table["time_to_target_s"].notna().all()
     assert any(one.startswith(said) for one in made.manifest["changes"])
@@ -72,7 +72,7 @@ def test_where_stages_of_an_optimizer_take_unlike_times_nothing_is_told():
     model = ampsim.load_model("mlp", **SMALL, optimizer="two-stage", warmup_epochs=1)
     device = Device(name="a", flop_per_s=1e11, step_overhead_s=1e-6)
     cluster = Cluster(name="c", devices=(device,) * 2)
-    how: dict[str, Any] = {"instances": 40, "target": 0.05, "max_epochs": 9, "budget_s": 1}
+    how: dict[str, Any] = {"instances": 40, "target": 0.05, "max_epochs": 9, "budget_s": 0.5}
     made = ampsim.forecast(model, cluster, ["sequential", "amp"], **how)
     assert made.manifest["changes"] == ["what would change it is unknown, as times vary"]
     assert made.buys.empty
