@@ -43,6 +43,16 @@ def test_one_rank_that_meets_nobody_within_an_epoch_is_the_schedule_itself(inner
     assert found.staleness_max == expected.staleness_max
 
 
+@pytest.mark.parametrize("name", ["sync-sgd", "async-sgd"])
+def test_batches_of_other_sizes_within_one_gradient_count_alike(name):
+    """Of four, four and two items: to the bit as under the schedule by itself."""
+    made, hosts, inner = model(10, 4, layers=2), cluster([1e9] * 2), ampsim.Pipeline(3)
+    found = ampsim.simulate(made, hosts, solver(name, ranks=1, inner=inner), epochs=2)
+    plain = ampsim.simulate(made, hosts, inner, epochs=2)
+    assert len(plain.updates) == 4  # one for each layer and epoch
+    assert weights(found).tobytes() == weights(plain).tobytes()
+
+
 @pytest.mark.parametrize("name", ["local-sgd", "diloco"])
 def test_one_instance_in_flight_is_the_sequential_schedule_inside(name):
     made, hosts = model(60, 3, layers=2, optimizer="adam"), cluster([1e9])
