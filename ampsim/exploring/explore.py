@@ -304,14 +304,14 @@ class Exploration(Finding):
 
     @property
     def cells(self) -> Lines:
-        """For each method, the point at which it leads most."""
+        """For each method, the point at which it leads most, and what is called there."""
         most: dict[str, tuple[float, list[str]]] = {}
-        for best, lead in self.ahead:
-            name = "" if best is None else plain(str(best["schedule"]), LONGEST)
-            if best and most.get(name, (0.0, []))[0] < lead < math.inf:
-                where = axes.point_words({key: best[key] for key in self.over}, self.over)
-                most[name] = (lead, [name, f"{lead:.2f} times", where, str(best["basis"])])
-        headings = ["ahead", "sooner than the next", "where", "its time is"]
+        for row, lead in self.ahead:
+            name = plain(str(row["schedule"]), LONGEST) if row else ""
+            if row and most.get(name, (0.0, []))[0] < lead < math.inf:
+                at = axes.point_words({key: row[key] for key in self.over}, self.over)
+                most[name] = (lead, [name, f"{lead:.2f} times", at, row["standing"] or "predicted"])
+        headings = ["ahead", "sooner than the next", "where", "by the seeds"]
         return headings, [line for _lead, line in most.values()]
 
     def page(self, csv: str = "explore.csv") -> str:

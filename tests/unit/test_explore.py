@@ -342,6 +342,9 @@ def test_the_best_point_of_a_method_is_told_with_units(whole):
         re.fullmatch(r"(100 ns|1.00 µs|10.0 µs), (100 G|10.0 T)FLOP/s", line[2]) for line in lines
     ]
     assert found and all(found)
+    assert {line[3] for line in lines} <= {"first", "tie", "too few seeds", "predicted"}
+    rows = [(row["schedule"], row["standing"]) for row in whole.rows if row["is_first"]]
+    assert all((line[0], None if line[3] == "predicted" else line[3]) in rows for line in lines)
 
 
 def known(times: list[float]) -> Estimate:
