@@ -97,7 +97,7 @@ def page(found: Calibration) -> str:
     """The page in Markdown: the verdict, what was fitted, and every point."""
     file = found.table.file
     placements = dict.fromkeys(one.placement or file.placement for one in file.rows)
-    least = "least" if found.is_least else "not known to be least"
+    least = "the least near these" if found.is_least else "not known to be least"
     parts = [
         f"# {markdown.escape(file.name)}: fitted to published throughputs",
         markdown.escape(file.description),

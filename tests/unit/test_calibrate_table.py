@@ -202,7 +202,7 @@ def test_a_fit_that_ran_out_of_steps_says_so_first(tmp_path, monkeypatch):
     monkeypatch.undo()
     found = calibrate(read_table_file(path))
     assert not verdict(found).startswith("The fit")
-    assert "throughput is least, by" in page(found)
+    assert "throughput is the least near these, by" in page(found)
 
 
 def test_every_number_of_a_device_can_be_fitted_or_is_no_time():
