@@ -193,17 +193,18 @@ class CountingHost(Host):
     def do_free(self, now_s: float) -> None:
         """Run all steps that are ready; then, as after each dispatch, the device goes on."""
         super().do_free(now_s)
-        if self._running is None and self._queue:
-            self._copy()
-            super()._follow_kernel()
-        elif self.swapper is not None:
-            self.swapper.copy(self.cause)
+        self._use_room()
 
     def wake(self) -> None:
         """See that the host looks for steps, and the device goes on, however busy the host is."""
         super().wake()
-        if self._processor.is_busy and self._queue and self._running is None:
-            self._copy()
+        if self._processor.is_busy:
+            self._use_room()
+
+    def _use_room(self) -> None:
+        """Begin the copies and the kernel for which there is room by now."""
+        self._copy()
+        if self._running is None and self._queue:
             super()._follow_kernel()
 
     def occupy(self, iteration: Iteration, then: Callable[[], None] | None) -> bool:
@@ -231,10 +232,8 @@ class CountingHost(Host):
 
         def release(cause: Cause) -> None:
             owner.release()
-            is_waiting = bool(self._queue) and self._running is None
-            if is_waiting:
+            if self.swapper is not None or (self._queue and self._running is None):
                 self.follow(cause)  # it lets what waits for room start
-            if is_waiting or self.swapper is not None:
                 self.wake()
 
         def start() -> None:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from live_tensors import peak_bytes, reads_all_that_it_pops
 
 from ampsim import flow
+from ampsim.dataflow.graph import apply
 from ampsim.dataflow.plan import needed
 from ampsim.errors import OutOfMemoryError
-from ampsim.hardware import Cluster, Device
+from ampsim.hardware import Cluster, Device, Link
 
 ELEMENTS = 300
 """Of a vector, which takes 2400 bytes: enough to be swapped."""
@@ -95,3 +96,28 @@ def test_the_peak_of_a_program_is_what_spans_and_readers_say(block, window):
     assume(reads_all_that_it_pops(asked, feeds))
     result = flow.run(asked, feeds, cluster=cluster_of(10**9), parallel_iterations=window)
     assert result.peak_bytes.tolist() == [peak_bytes(asked, feeds, result.spans)]
+
+
+def test_what_comes_back_waits_for_no_dispatch_when_a_message_makes_room():
+    """It is popped long before the message arrives, which is its cause, in the midst of one."""
+    with flow.FlowGraph():
+        a, b, handle = flow.input("a", (ELEMENTS,)), flow.input("b", (ELEMENTS,)), apply("stack")
+        kept, leaving = apply("push", handle, a * b), flow.tanh(a)
+        with flow.device(1):
+            elsewhere = flow.exp(leaving)
+        chain = [flow.input("k", (), "int64")]
+        for _ in range(40):
+            chain.append(chain[-1] + 1)
+        popped = apply("pop", handle, static=a.shape, dtype=a.dtype)
+        popped.node.controls += [kept, chain[10]]
+        asked = popped * b
+        asked.node.controls.append(chain[-1])
+    (small,) = cluster_of(10 * 8 * ELEMENTS, dispatch_s=1.0, copy_s=0.125).devices
+    (large,) = cluster_of(10**9).devices
+    link = Link(bandwidth_bytes_per_s=8 * ELEMENTS / 20.5)
+    two = Cluster(name="two", devices=(small, large), link=link)
+    how: Any = {"swap_memory": True, "swap_threshold": 0.35}
+    result = flow.run([asked, elsewhere], FEEDS, cluster=two, **how)
+    (back,) = result.spans.query("lane == 'copy-in'").itertuples()
+    (sent,) = result.transfers.itertuples()
+    assert (back.start_s, back.cause) == (pytest.approx(sent.end_s, rel=1e-9), -2)
