@@ -141,7 +141,8 @@ class CountingHost(Host):
         node = step.node
         if not node.outputs[0].is_float:
             return value
-        slots = node.attributes["held"].slots if node.operator is op.VARIABLE else 0
+        is_kept = node.operator is op.VARIABLE
+        slots = sum(node.attributes["held"].slots.values()) if is_kept else 0
         maker = Maker(node, iteration.state)
         size_bytes = (1 + slots) * _size_bytes(value, maker)
         buffer = Buffer(self.memory, size_bytes, maker, is_input=True)

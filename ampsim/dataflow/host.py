@@ -130,7 +130,8 @@ class Host:
             assert shape is not None, "a variable has a shape"
             size_bytes = math.prod(shape) * itemsize
             self._weight_bytes += size_bytes
-            self._updated.append((one.attributes["held"].slots, size_bytes))
+            kept = one.attributes["held"].slots.values()
+            self._updated.append((max(kept, default=0), size_bytes))
 
     def start(self, run: Callable[[Step, Iteration], None]) -> None:
         """Begin to run what is ready."""

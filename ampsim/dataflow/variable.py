@@ -50,7 +50,7 @@ class Held:
     name: str
     value: np.ndarray | None  # None while nobody has given one; nobody writes into it
     trainable: bool = False  # whether it is one of the parameters that `minimize` steps
-    slots: int = 0  # arrays of its size that an optimizer keeps beside it
+    slots: dict[int, int] = field(default_factory=dict[int, int])  # arrays beside it, by optimizer
     states: dict[int, Any] = field(default_factory=dict[int, Any])  # by the optimizer's `id`
     _assigned: Any = None
     _stepped: Any = None
@@ -329,7 +329,7 @@ def minimize(
 def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) -> Tensor:
     shape, held = target.static_shape, target.node.attributes["held"]
     assert shape is not None, "a variable has a shape"
-    held.slots = max(held.slots, optimizer.arrays)
+    held.slots[id(optimizer)] = optimizer.arrays
     kernel = partial(_step, held, method=optimizer.of_tensors([shape]), of=optimizer)
     work = partial(_update_work, optimizer)
     told = None, None

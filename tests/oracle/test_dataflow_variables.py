@@ -187,6 +187,18 @@ def test_memory_holds_variables_with_what_the_optimizer_keeps_of_them(name):
         assert flow.run(step, feeds, cluster=small(100_000)).peak_bytes[0] == result.peak_bytes[0]
 
 
+def test_two_optimizers_of_one_variable_each_keep_their_own():
+    """The most of either was counted; steps of one optimizer in two places share what it keeps."""
+    one, other = OPTIMIZERS["adam"](0.01), OPTIMIZERS["adam"](0.02)
+    with flow.FlowGraph():
+        loss, epoch = layer()
+        steps = [flow.minimize(loss, by, epoch=epoch) for by in (one, other, one)]
+    feeds = {"x": X, "y": Y, "epoch": 0.0}
+    told = [flow.run(step, feeds, cluster=small(100_000)).memory for step in steps]
+    held = 8 * (X.size + Y.size + 2 + (1 + 2 + 2) * 15)
+    assert all(held <= of["inputs"].max() <= held + 3 * 8 for of in told)
+
+
 def test_updates_are_charged_as_in_appendix_c():
     with flow.FlowGraph():
         loss, epoch = layer()
