@@ -32,6 +32,7 @@ from ampsim.interop.lowering import (
     MissingRule,
     Refusal,
     Repeated,
+    hint,
     is_tensor,
     name_of,
     place_of,
@@ -298,11 +299,6 @@ def _is_fixed(low: Lowering, operation: Any) -> bool:
     return known or short(operation) in FILLING
 
 
-def _hint(extent: Any) -> Any:
-    """An extent as it is in the example."""
-    return extent.node.hint if hasattr(extent, "node") else extent
-
-
 def _computed(low: Lowering, operation: Any) -> Any:
     """Compute now what is the same for every batch, with one as large as the example."""
     torch = the_torch()
@@ -316,8 +312,8 @@ def _computed(low: Lowering, operation: Any) -> Any:
             return torch.from_numpy(np.array(cast("np.ndarray[Any, Any]", value)))
         found = one.meta["val"]
         if is_tensor(one):
-            return torch.empty([*map(_hint, found.shape)], dtype=found.dtype)
-        return _hint(found)
+            return torch.empty([*map(hint, found.shape)], dtype=found.dtype)
+        return hint(found)
 
     arguments, options = torch.fx.map_arg((operation.args, operation.kwargs), real)
     made = operation.target(*arguments, **options).detach().numpy()

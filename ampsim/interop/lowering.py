@@ -459,6 +459,11 @@ def is_tensor(operation: Any) -> bool:
     return hasattr(_value_of(operation), "shape")
 
 
+def hint(extent: Any) -> Any:
+    """An extent as it is in the example."""
+    return extent.node.hint if hasattr(extent, "node") else extent
+
+
 def _value_of(operation: Any) -> Any:
     """Return what PyTorch knows of an operation's value; None of what is no operation."""
     return getattr(operation, "meta", {}).get("val")

@@ -33,10 +33,11 @@ from ampsim.interop.lowering import (
     LOSS,
     NOTHING,
     Arguments,
-    Repeated,
     Stacked,
     Value,
     extents,
+    hint,
+    repeated,
     short,
 )
 from ampsim.interop.parameters import Learned
@@ -240,13 +241,10 @@ def _scalar(value: Any) -> float | None:
 
 
 def _operands(given: Arguments) -> list[Ref]:
-    """Wires of both operands, of which the larger has the shape of the result."""
-    if given.shape not in (given.shape_of("self"), given.shape_of("other")):
-        raise given.refused(
-            "two tensors of different shapes are both spread",
-            "expand one of them to the shape of the result",
-        )
-    return [given.operand(name) for name in ("self", "other")]
+    """Wires of both operands; where neither has the shape of the result, the first is expanded."""
+    first, second = (given.operand(name) for name in ("self", "other"))
+    is_whole = given.shape in (given.shape_of("self"), given.shape_of("other"))
+    return [first if is_whole else _expanded(given, first), second]
 
 
 def _plus(sign: int, given: Arguments) -> Value:
@@ -377,15 +375,16 @@ def _largest(given: Arguments, **more: Any) -> Value:
 
 
 def _expand(given: Arguments) -> Value:
-    """Expand by adding zeros of the whole shape."""
-    value = given["self"]
-    if given.shape_of() == given.shape:
-        return value
+    return given["self"] if given.shape_of() == given.shape else _expanded(given, given.wire())
+
+
+def _expanded(given: Arguments, wire: Ref) -> Ref:
+    """Expand to the shape of the operation's tensor by adding zeros of it."""
     if given.shape.count(None) > 1:
-        raise given.refused("a tensor is expanded along two axes of the batch", "add it as it is")
-    zeros = np.zeros([one or 1 for one in given.shape], given.dtype)
-    whole = Repeated(zeros, given.shape.index(None)) if None in given.shape else zeros
-    return given.light(nodes.Sum, given.low.wire(whole), given.low.wire(value))
+        raise given.refused("two axes of a tensor would be the batch", "keep the batch as one axis")
+    zeros = np.zeros([*map(hint, given.operation.meta["val"].shape)], given.dtype)
+    whole = repeated(zeros, given.shape.index(None)) if None in given.shape else zeros
+    return given.light(nodes.Sum, given.low.wire(whole), wire)
 
 
 def _cross_entropy(given: Arguments) -> Value:

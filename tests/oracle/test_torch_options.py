@@ -167,6 +167,27 @@ def test_whether_a_mask_is_causal_is_to_be_told():
         assert "is_causal" in str(graph.plan)
 
 
+class Reader(nn.Module):
+    """A causal mask and one of padding, neither of which has the shape of both."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0, batch_first=True)
+        self.words, self.encoder = nn.Embedding(9, 4), nn.TransformerEncoder(layer, 1)
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x):
+        later = torch.triu(torch.ones(x.size(1), x.size(1), dtype=torch.bool), 1)
+        told = {"mask": later, "src_key_padding_mask": x == 8, "is_causal": True}
+        return self.last(self.encoder(self.words(x), **told)[:, -1])
+
+
+def test_a_causal_mask_and_one_of_padding_go_together():
+    module, words = Reader().double(), torch.randint(0, 8, (ROWS, 5))
+    words[::2, 3:] = 8
+    imported(module, words, data=((words, LABELS), (words, LABELS)))  # compared with PyTorch
+
+
 @pytest.mark.parametrize("is_expanded", [False, True])
 def test_a_mask_need_not_be_expanded_and_a_refusal_says_so(is_expanded):
     class Unseen(nn.Module):

@@ -160,6 +160,16 @@ SEQUENCES: dict[str, Link] = {
     "linear": Link(2, lambda t, f: nn.Linear(f, 4), lambda m, x: m(x)),
     "norm": Link(2, lambda t, f: nn.LayerNorm(f), lambda m, x: m(x)),
     "transposed": Link(2, nothing, lambda m, x: x.transpose(1, 2)),
+    "each with each": Link(
+        2,
+        lambda t, f: nn.ParameterList(
+            [nn.Parameter(torch.rand(t, 1)), nn.Parameter(torch.rand(f))]
+        ),
+        lambda m, x: (
+            (x.unsqueeze(2) - x.unsqueeze(1)).abs().mean(2)
+            + (x[:, :, :1] * x[:, :1]) / (2 + m[0] * m[1])
+        ),
+    ),
     "lstm": Link(
         2, lambda t, f: nn.LSTM(f, 3, batch_first=True, bidirectional=True), lambda m, x: m(x)[0]
     ),
