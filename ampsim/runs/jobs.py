@@ -15,6 +15,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, TypeAlias
 
 from ampsim.errors import AmpsimError, ExecutorError, Failure, OptionError, SimulationError
@@ -90,7 +91,7 @@ def _executor_of(given: ExecutorLike, limit_s: float | None) -> RunExecutor:
         return AnyExecutor(given)
     if isinstance(given, str) and given.partition(":")[0] == SCHEME:
         return connected(given, limit_s)
-    if isinstance(given, int):
+    if isinstance(given, Integral):
         return LocalSlots(require_count("jobs", given, REPEATS_MAX), limit_s)
     if type(given).__module__.partition(".")[0] == "distributed" and hasattr(given, "submit"):
         return DaskClient(given, is_own=False, limit_s=limit_s)

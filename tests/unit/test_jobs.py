@@ -544,6 +544,14 @@ def test_jobs_must_be_a_count(model, cluster, wrong):
         forecast(model, cluster, ALL, jobs=wrong)
 
 
+def test_executor_may_be_a_whole_number_of_numpy(model, cluster):
+    one, other = (
+        forecast(model, cluster, ALL[:1], max_epochs=1, executor=count).table
+        for count in (1, np.int64(1))
+    )
+    assert one.equals(other)
+
+
 def test_dask_that_is_not_installed_is_told_in_a_line(model, cluster, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(OptionError, match=r"needs Dask, .* pip install 'ampsim\[dask\]'$"):
