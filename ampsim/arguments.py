@@ -246,6 +246,8 @@ def _fitted_generic(name: str, value: Any, origin: Any, args: tuple[Any, ...]) -
         return value if isinstance(value, type) else _MISFIT
     if origin is Callable:
         return value if callable(value) else _MISFIT
+    if origin is Sequence and getattr(value, "ndim", 0) == 1:
+        value = value.tolist()  # an array, or a column of a table
     if isinstance(value, str | bytes) or not isinstance(value, origin):
         return _MISFIT
     if origin is tuple and Ellipsis not in args:

@@ -6,6 +6,7 @@
 import importlib.util
 import inspect
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,9 @@ def test_the_line_says_argument_expected_and_what_came(call, text):
         (int, np.int64(3), 3), (float, 3, 3), (float, np.float32(0.5), 0.5), (bool, np.True_, True),
         (int | None, None, None), (list[int], [np.int8(1)], [1]), (tuple[int, int], (1, 2), (1, 2)),
         (dict[str, int], {"a": np.int8(1)}, {"a": 1}), (str, np.str_("a"), "a"),
+        (str | Sequence[float | int], np.array([0.5, 2.0]), [0.5, 2.0]),
+        (Sequence[float | int], pd.Series([2, 4]), [2, 4]),
+        (Sequence[str], np.array(["ring", "star"]), ["ring", "star"]),
     ],
 )  # fmt: skip
 def test_what_fits_comes_out_as_declared(hint, value, expected):
