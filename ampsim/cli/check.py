@@ -56,7 +56,7 @@ def _row(file: str) -> dict[str, Any]:
             row["text"] = _recipe_words(file) if kind == "recipe" else _placement_words(file)
         row |= {"is_right": True, "error": None}
     except AmpsimError as error:
-        row["error"] = str(error)
+        row["error"] = text if file in (text := str(error)) else f"{file}: {text}"
         show_traceback(error)
     return row
 

@@ -113,8 +113,20 @@ def test_data_that_are_not_finite_are_told_before_anything_runs(own, split, seed
     spoiled = f'    if seed == {seed}:\n        points[5, 2] = float("{wrong}")\n{where}'
     ended = own("check", where, spoiled)
     assert (ended.code, ended.out) == (2, "")
-    told = rf"^ampsim: batch \d of the {split} data has {wrong} in a float32 array of shape "
+    told = (
+        rf"^ampsim: own.py: batch \d of the {split} data has {wrong} in a float32 array of shape "
+    )
     assert re.search(told + r"\(10, 3\): mend the data\n$", ended.err)
+
+
+@pytest.mark.parametrize(
+    ("where", "wrong", "told"),
+    [("", "", ""), ("sgd(0.5)", "sgd(1e30)", "own.py: "), ("def build", "def make", "own.py: ")],
+)
+def test_each_line_of_a_check_names_its_file_once(own, where, wrong, told):
+    said = own("check", where, wrong).err
+    assert said.count("own.py") == bool(told)
+    assert said.startswith("ampsim: " + told if told else "")
 
 
 def test_data_without_a_row_to_validate_on_get_a_note(own):
