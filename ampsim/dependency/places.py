@@ -108,6 +108,10 @@ _WORK_FIELDS: Final = tuple(one.name for one in fields(Work))
 _counts_of: Final = attrgetter(*_WORK_FIELDS)
 
 
+def _of_python(count: Any) -> Any:
+    return count if count is None or type(count) in (int, float) else as_float(count)
+
+
 class Thread(NamedTuple):
     """One thread: a row of a chart."""
 
@@ -243,6 +247,9 @@ class Places:
         device = self._device(place)
         if device is None:
             return 0.0
+        # NumPy's numbers would go on in their own precision
+        rows, matrix_elements = _of_python(rows), _of_python(matrix_elements)
+        work = Work(*map(_of_python, _counts_of(work)))
         return occupancy_s(
             device, work, is_light=not work.flop, rows=rows, matrix_elements=matrix_elements,
             is_backward=is_backward,

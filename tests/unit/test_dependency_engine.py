@@ -500,3 +500,11 @@ def test_operations_are_spans_and_copies_transfers_in_the_columns_of_any_run():
     (sent,) = result.transfers.to_dict("records")
     assert (sent["node"], sent["source_worker"], sent["target_worker"]) == ("copy", 0, -1)
     assert spans.loc[sent["cause"], "node"] == "step 1"
+
+
+@pytest.mark.parametrize("count", [np.float32(1e9), np.int64(10**9), np.int32(10**9)])
+def test_work_in_numbers_of_numpy_takes_the_time_of_python_s(count):
+    engine = ampsim.DependencyEngine(ampsim.load_cluster("tflops-1", workers=1))
+    engine.push(None, on=0, work=ampsim.Work(flop=count))
+    engine.wait_for_all()
+    assert engine.result.makespan_s == 1e-3
