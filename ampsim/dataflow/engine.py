@@ -86,7 +86,7 @@ class ProgramEngine:
         self._instance = 0
         self._observer: ProgramEngine | None = None  # validates, where that takes no time
         if not settings.times_validation:
-            unseen = Recorder([], cluster.workers, 0, has_lanes=True)
+            unseen = Recorder([], cluster.workers, 0)
             beside = replace(settings, clock=SimClock(), on_rows=None, times_validation=True)
             self._observer = ProgramEngine(
                 program, optimizer, values, cluster, schedule, recorder=unseen, settings=beside

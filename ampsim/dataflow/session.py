@@ -237,8 +237,7 @@ def run(
         parallel_iterations, run_ahead, None, swap_memory, swap_threshold, broadcast_dead
     )
     clock = SimClock() if clock is None else clock
-    has_lanes = swap_memory or any(cluster.devices[one].dispatch_s for one in plan.roots)
-    recorder = Recorder(plan.names, 1 + max(plan.roots, default=0), has_lanes=has_lanes)
+    recorder = Recorder(plan.names, 1 + max(plan.roots, default=0))
     session = Session(
         cluster, clock, recorder, running, is_abstract=mode == "sleep",
         counts_memory=cluster.limits_memory, seed=seed,

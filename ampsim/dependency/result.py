@@ -150,7 +150,7 @@ def records_of(columns: Known, transfers: Columns, dispatches: Known) -> CausalR
     spans["cause"][2 * sent + 1] = columns["transfer"][sent]
     spans["worker"], spans["node"] = spans["thread"], spans["operation"]
     spans["instance"] = spans["operation"]
-    spans["direction"] = np.zeros(len(spans["operation"]), np.int8)
+    spans["direction"] = spans["lane"] = np.zeros(len(spans["operation"]), np.int8)
     nobody: Columns = {name: np.zeros(0) for name in ("time_s", "cause", "is_limited")}
     return CausalRecords(
         log_of(spans, "spans"),

@@ -33,7 +33,6 @@ from ampsim.study.result import Result
 from ampsim.study.simulation import RunOptions, Simulation, run_epochs
 from ampsim.text import to_toml
 from ampsim.trace.recorder import TABLE_SCHEMAS
-from ampsim.trace.records import LANE
 
 ROWS_KEPT: Final = 20_000
 """Rows of each table that a page shows (chosen: as a forecast keeps; a page stays small)."""
@@ -99,7 +98,6 @@ SELDOM: Final = ("outages", "memory", "exchanges", "collectives")
 
 SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
     **TABLE_SCHEMAS,
-    "spans": TABLE_SCHEMAS["spans"] | LANE,
     "outages": OUTAGE_SCHEMA | LOSS_SCHEMA,
     "memory": TIMELINE_SCHEMA,
 }

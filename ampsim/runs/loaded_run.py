@@ -172,10 +172,9 @@ class LoadedRun(ReadOff):
         frame = decoded(lambda: read(io.BytesIO(path.read_bytes())), name, path, self.workers)
         if name == "transfers":
             frame["node"] = frame["target"]
-        elif name == "spans":
-            if "lane" not in frame:
-                frame["lane"] = pd.Categorical([LANES[COMPUTE_LANE]] * len(frame), list(LANES))
-            frame.insert(len(frame.columns) - 3, "lane", frame.pop("lane"))
+        elif name == "spans" and "lane" not in frame:  # of an earlier version
+            lane: Any = pd.Categorical([LANES[COMPUTE_LANE]] * len(frame), list(LANES))
+            frame.insert(len(frame.columns) - 2, "lane", lane)
         return frame
 
     def chunks(self, name: str) -> Iterator[pd.DataFrame]:
@@ -338,7 +337,7 @@ def _readable(path: Path) -> Generator[None]:
 
 _TEXTS: Final = (*NODE_COLUMNS, "direction", "state", "kind", "lane", "sends", "waits_for")
 _LATER: Final = ("operations", "lane", *LOSS_SCHEMA)
-"""Columns that folders of earlier versions, or runs without lanes or checkpoints, do not have."""
+"""Columns that folders of earlier versions, or runs without checkpoints, do not have."""
 
 _INSTANCE_MAX: Final = 2**31 - 1
 """More than any run comes to; pages hold instances in 32 bits."""

@@ -279,11 +279,7 @@ class Training:
         names += [CENTRE] * isinstance(schedule, Solver)
         self._method: ModelParallel | SolverEngine | OfPrograms
         self.recorder = Recorder(
-            names,
-            cluster.workers,
-            settings.spans_kept,
-            on_rows=settings.on_rows,
-            has_lanes=cluster.has_lanes or getattr(schedule, "swap_memory", False),
+            names, cluster.workers, settings.spans_kept, on_rows=settings.on_rows
         )
         place = (cluster, list(workers))
         how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}

@@ -132,10 +132,7 @@ _NOTHING: Final = (0.0, 0.0)
 def _devices_busy(records: CausalRecords, closed: _Closed) -> _Busy:
     found: _Busy = {}
     for chunk in records.spans.chunks():
-        worker = chunk["worker"]
-        has_lanes = "lane" in (chunk.dtype.names or ())
-        lane = chunk["lane"] if has_lanes else np.full_like(worker, COMPUTE_LANE)
-        places = np.stack([worker, lane.astype(worker.dtype)])
+        places = np.stack([chunk["worker"], chunk["lane"].astype(np.int32)])
         _add(found, places, (chunk["start_s"], chunk["end_s"]), closed)
     return found
 

@@ -185,9 +185,8 @@ def _met(records: CausalRecords, cause: Cause, instance: int) -> _Link | None:
     table, number = record_of(cause)
     if table == "span":
         row = records.spans.row(number)
-        start_s, end_s, cause, instance, worker, node, way, *lane = row
-        kind = _KIND_OF_LANE[int(lane[0])] if lane else COMPUTE
-        part = Part(start_s, end_s, kind, node, way, worker, NOBODY, instance)
+        start_s, end_s, cause, instance, worker, node, way, lane = row
+        part = Part(start_s, end_s, _KIND_OF_LANE[int(lane)], node, way, worker, NOBODY, instance)
         return _Link(part, DEVICE_QUEUE, cause)
     if table == "transfer":
         row = records.transfers.row(number)

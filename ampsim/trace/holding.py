@@ -25,7 +25,7 @@ import numpy as np
 
 from ampsim.trace.bounds import Crossings
 from ampsim.trace.critical_path import NOBODY, is_near
-from ampsim.trace.kinds import COMPUTE_LANE, KIND_SCHEMA, START, of_transfer, record_of
+from ampsim.trace.kinds import KIND_SCHEMA, START, of_transfer, record_of
 from ampsim.trace.recorder import Recorder
 from ampsim.trace.table import Columns
 
@@ -95,7 +95,6 @@ class _Walk:
     def __init__(
         self, spans: Columns, transfers: Columns, admissions: Columns, crossings: Crossings | None
     ) -> None:
-        spans = {"lane": np.full(len(spans["end_s"]), COMPUTE_LANE), **spans}
         kinds = (spans[name].tolist() for name in KIND_SCHEMA)
         self._kinds: list[tuple[int, ...]] = list(zip(*kinds, strict=True))
         self._workers: list[int] = spans["worker"].tolist()

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ampsim.trace.kinds import COMPUTE_LANE, LANES, START, Kinds
-from ampsim.trace.records import LANE, LOG_SCHEMAS, CausalRecords, Collectives, Log, log_of
+from ampsim.trace.records import LOG_SCHEMAS, CausalRecords, Collectives, Log, log_of
 from ampsim.trace.summary import DIRECTIONS, Summary
 from ampsim.trace.table import (
     Columns,
@@ -29,7 +29,8 @@ from ampsim.trace.table import (
 
 TABLE_SCHEMAS: Final[dict[str, Schema]] = {
     "spans": schema(
-        "worker node direction instance start_s end_s flop bytes staleness state operations cause",
+        "worker node direction instance start_s end_s flop bytes staleness state lane operations "
+        "cause",
         staleness=np.int32,
     ),
     "transfers": schema(
@@ -118,7 +119,6 @@ class Recorder:
         spans_kept: how many spans stay in memory, from the first; None for all.
         on_rows: called with a table's name and each chunk of its rows, as of `frame`; what comes
             in chunks is never whole in memory unless it is kept.
-        has_lanes: whether a device has several lanes; spans then say on which they are.
     """
 
     def __init__(
@@ -128,22 +128,18 @@ class Recorder:
         spans_kept: int | None = None,
         *,
         on_rows: OnRows | None = None,
-        has_lanes: bool = False,
     ) -> None:
         self._on_rows = on_rows
-        lanes = LANE if has_lanes else {}
-        self._span_schema = {**TABLE_SCHEMAS["spans"], **lanes}
         self.nodes = tuple(nodes)
         self.states = States()
         self.summary = Summary(len(self.nodes), workers)
         self._kept = {
             name: KeptRows(schema, None if name == "epochs" else spans_kept)
-            for name, schema in {**TABLE_SCHEMAS, "spans": self._span_schema}.items()
+            for name, schema in TABLE_SCHEMAS.items()
         }
         self._logs: dict[str, Log] = {}
         if spans_kept is not None:  # else all is kept anyway
-            own = {**LOG_SCHEMAS, "spans": LOG_SCHEMAS["spans"] | lanes}
-            self._logs = {name: Log(schema) for name, schema in own.items()}
+            self._logs = {name: Log(schema) for name, schema in LOG_SCHEMAS.items()}
         self.span_number: Callable[[], int] = iter(range(sys.maxsize)).__next__  # can be pickled
         self.memory: Sequence[tuple[int, Sequence[tuple[float, Sequence[float]]]]] = ()
         self.validations: list[tuple[float, ...]] = []
@@ -223,7 +219,7 @@ class Recorder:
 
     def _span_fields(self) -> dict[str, Field]:
         """The fields of a span's row: (number of its kind, start, end, staleness, state, cause)."""
-        kinds = self._span_schema
+        kinds = TABLE_SCHEMAS["spans"]
         return {
             "kind": Field(0, np.int64),
             "start_s": Field(1, kinds["start_s"]),
@@ -236,7 +232,7 @@ class Recorder:
 
     def _spelt_out(self, columns: Columns) -> Columns:
         known = {**columns, **self.kinds.columns(columns["kind"])}
-        return {name: known[name] for name in self._span_schema}
+        return {name: known[name] for name in TABLE_SCHEMAS["spans"]}
 
     def flush_if_full(self) -> None:
         """Turn waiting rows into columns where enough wait."""
@@ -270,14 +266,10 @@ class Recorder:
     def frame(self, table: str) -> pd.DataFrame:
         """Return the same as a DataFrame, with names instead of codes.
 
-        Spans have a lane also where devices have one alone, and a transfer's node is its target.
+        A transfer's node is its target.
         """
         columns = dict(self.columns(table))
-        if table == "spans":
-            lane = columns.pop("lane", np.full_like(columns["direction"], COMPUTE_LANE))
-            last = {name: columns.pop(name) for name in ("operations", "cause")}
-            columns |= {"lane": lane, **last}
-        elif table == "transfers":
+        if table == "transfers":
             columns["node"] = columns["target"]
         return to_frame(columns, self.nodes, self.states.texts)
 

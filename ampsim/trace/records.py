@@ -21,16 +21,13 @@ from ampsim.trace.kinds import COMPUTE_LANE
 from ampsim.trace.table import Columns, Schema, schema
 
 LOG_SCHEMAS: Final[dict[str, Schema]] = {
-    "spans": schema("start_s end_s cause instance worker node direction"),
+    "spans": schema("start_s end_s cause instance worker node direction lane"),
     "transfers": schema(
         "sent_s start_s held_s end_s cause target source_worker target_worker bytes"
     ),
     "admissions": schema("time_s cause is_limited"),
 }
 """What is logged of each table: in a whole run as many rows as messages."""
-
-LANE: Final = schema("lane")
-"""What spans have beside that in a run whose devices have several lanes."""
 
 BYTES_MAX: Final = 32 * 2**20
 """What stays in memory (chosen: most runs never need the file)."""
@@ -157,14 +154,12 @@ class CausalRecords(NamedTuple):
     def computed(self) -> Iterator[np.ndarray]:
         """Chunks of the spans of what is computed, without other lanes."""
         for chunk in self.spans.chunks():
-            has_lanes = "lane" in (chunk.dtype.names or ())
-            yield chunk[chunk["lane"] == COMPUTE_LANE] if has_lanes else chunk
+            yield chunk[chunk["lane"] == COMPUTE_LANE]
 
 
 def log_of(columns: Columns, table: str) -> Log:
     """Make a log of whole columns, which stays in memory."""
-    schema = LOG_SCHEMAS[table] | {name: kind for name, kind in LANE.items() if name in columns}
-    log = Log(schema, bytes_max=1 << 62)
+    log = Log(LOG_SCHEMAS[table], bytes_max=1 << 62)
     if len(next(iter(columns.values()))):
-        log({name: columns[name] for name in schema})
+        log({name: columns[name] for name in LOG_SCHEMAS[table]})
     return log

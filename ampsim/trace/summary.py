@@ -69,7 +69,7 @@ class Summary:
     def __call__(self, spans: Columns) -> None:
         """Add one chunk of spans."""
         self.end_s = max(self.end_s, float(spans["end_s"].max()))
-        if "lane" in spans or spans["worker"].min() < 0:
+        if spans["lane"].any() or spans["worker"].min() < 0:
             spans = self._without_lanes(spans)
         duration_s = spans["end_s"] - spans["start_s"]
         self.messages += len(duration_s)
@@ -90,8 +90,7 @@ class Summary:
 
     def _without_lanes(self, spans: Columns) -> Columns:
         """Return what workers compute, of a chunk; the rest is summed up by itself."""
-        worker = spans["worker"].astype(np.int64)
-        lane = spans["lane"] if "lane" in spans else np.zeros(len(worker), np.int8)
+        worker, lane = spans["worker"].astype(np.int64), spans["lane"]
         is_own = (lane == COMPUTE_LANE) & (worker >= 0)
         key = (worker * LANE_STEP + lane)[~is_own]
         lasting_s = (spans["end_s"] - spans["start_s"])[~is_own]

@@ -280,7 +280,7 @@ def test_the_next_instance_waits_for_no_copy_of_the_one_before():
     for running in (Running(), Running(swap_memory=True, swap_threshold=0.0)):
         cluster, clock = Cluster(name="test", devices=(slow,)), SimClock()
         plan = Plan(recurrent(5), 32, cluster)
-        recorder = Recorder(plan.names, 1, has_lanes=True)
+        recorder = Recorder(plan.names, 1)
         session = Session(cluster, clock, recorder, running, **how)
         ended_s.append([])
         for instance in range(3):
