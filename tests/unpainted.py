@@ -6,6 +6,7 @@ closed, nobody looks at the pictures; who draws has its own tests.
 
 from __future__ import annotations
 
+import gc
 import runpy
 import sys
 from collections.abc import Callable
@@ -47,5 +48,6 @@ def leave_empty() -> None:
 if __name__ == "__main__":
     sys.path[0] = ""  # as `python -m` has it
     sys.orig_argv = [sys.executable, "-m", "ampsim", *sys.argv[1:]]
+    gc.set_threshold(400_000)  # as the program does itself, before it imports the most
     leave_empty()
     runpy.run_module("ampsim", run_name="__main__", alter_sys=True)
