@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from token_machine import Fired, TokenMachine, needed
 
-from ampsim import flow
+from ampsim import flow, load_cluster
 from ampsim.dataflow import session
 from ampsim.dataflow.executor import Executor
 from ampsim.dataflow.operator import ASKED
 
 FEEDS: dict[str, Any] = {"a": 0.75, "b": -0.5, "k": 3}
+CLUSTER = load_cluster("tflops-1")
+"""The default, read once."""
 
 
 class Recording(Executor):
@@ -54,7 +56,7 @@ def fed(asked: list[flow.Tensor]) -> dict[str, Any]:
 
 def ran(asked: list[flow.Tensor], **options: Any) -> tuple[list[Any], Counter[Fired]]:
     Recording.log = []
-    values = flow.run(asked, fed(asked), **options).values
+    values = flow.run(asked, fed(asked), cluster=CLUSTER, **options).values
     return values, Counter(Recording.log)
 
 
