@@ -94,19 +94,17 @@ def _noted(names: str, *values: Any) -> Iterator[None]:
 
 def _chosen(places: np.ndarray) -> list[int]:
     """Columns of `places` in which every two numbers of two rows meet that meet in any."""
-    pairs = list[np.ndarray]()  # of two rows, a number for the pair in each column
+    found = list[np.ndarray]()  # of two rows, a number for the pair in each column
     count = 0
     for one, other in combinations(places, 2):
         size = int(other.max(initial=0)) + 1
-        pairs.append(count + one * size + other)
+        found.append(count + one * size + other)
         count += (int(one.max(initial=0)) + 1) * size
+    pairs = np.array(found, int)
     is_missing = np.zeros(count, bool)
-    for pair in pairs:
-        is_missing[pair] = True
-    found = list[int]()
+    is_missing[pairs] = True
+    best = list[int]()
     while is_missing.any():
-        best = int(np.sum([is_missing[pair] for pair in pairs], axis=0).argmax())
-        for pair in pairs:
-            is_missing[pair[best]] = False
-        found.append(best)
-    return sorted(found)
+        best.append(int(is_missing[pairs].sum(axis=0).argmax()))
+        is_missing[pairs[:, best[-1]]] = False
+    return sorted(best)
