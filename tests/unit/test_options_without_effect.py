@@ -105,7 +105,8 @@ def test_what_is_asked_of_all_runs_alike_is_noted_where_it_changes_nothing(words
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_is_true_of_one_epoch_is_no_mistake(call):
+def test_what_is_true_of_one_epoch_is_no_mistake(call, only):
+    only(factor=2.0)
     words = (*SMALL.split(), "--quiet", "--mode", "sleep", "--max-epochs", "1")
     assert call("forecast", "mlp", *words, "--repeats", "2").code == 0
     assert call("whatif", "mlp", *words, "--repeats", "1", "--learn", "0").code == 0
