@@ -55,9 +55,7 @@ MESSAGE_S: Final = 8e-6  # for each message that is served in it, likewise
 FLOP_S: Final = 2e-11  # for each FLOP of the network, likewise
 PROCESSORS: Final = 2  # a second of the budget is one of each (chosen: as CI's least machine has)
 
-SHARE: Final = (
-    0.7  # of the budget for runs; the rest is for start, page and figures (measured there)
-)
+SHARE: Final = 0.7  # of the budget for runs; start, page and figures take the rest (measured there)
 
 TUNING: Final = 0.5
 """Of what is for runs, the share after which no further round of trials begins (chosen)."""
@@ -118,8 +116,12 @@ def price_s(run: Run, flop_per_item: float) -> float:
     return RUN_S + run.messages * MESSAGE_S + items * flop_per_item * FLOP_S
 
 
-def flop_per_item(model: Model) -> float | None:
+def flop_per_item(model: Model, of: str = "ampnet-core") -> float | None:
     """FLOP of a forward pass for an item of the first training batch, in the mean.
+
+    Args:
+        model: whose; of a program all FLOP count.
+        of: a device; what it does not charge for does not count. All count on the paper's core.
 
     Returns:
         None where the data are not there, or where a program says itself what an instance of
@@ -138,7 +140,7 @@ def flop_per_item(model: Model) -> float | None:
     except MissingDataError:
         return None
     workers = [-1, *[0] * (len(graph.nodes) - 1)]
-    schedule, settings, cluster = Sequential(), None, load_cluster("tflops-1", workers=1)
+    schedule, settings, cluster = Sequential(), None, load_cluster(of, workers=1)
     if model.is_program_only:  # whose control flow may read values
         schedule, settings, cluster = Dataflow(), RunSettings(), model.program.cluster
     training = Training(model, graph, cluster, workers, schedule, settings=settings)

@@ -2,11 +2,9 @@
 
 The CC ratio. Source: Wongpanich, You and Demmel, "Rethinking the value of asynchronous solvers for
 distributed deep learning", 2020, Section 4.6: operations to process a sample, over parameters.
-Operations are the FLOP of the forward pass, 2 for each multiplication with its addition.
-
-The columns `ranks`, `servers` and `cc_ratio`: ranks are the copies of the model under a solver, and
-a schedule has 1; servers are the workers that hold no copy but the weights that ranks share, and a
-schedule has 0. The CC ratio belongs to the model.
+Operations are the FLOP of the forward pass, 2 for each multiplication with its addition. Beside
+that column of the model's stand `ranks`, the copies of it under a solver, and `servers`, the
+workers that hold no copy but the weights that ranks share; a schedule has 1 and 0.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ampsim
+from ampsim.forecasting.forecast import cc_ratio
 from ampsim.interop import Position
 from ampsim.ir import Graph
 from ampsim.nodes import Attention, Linear, Reshape, SquaredError
@@ -33,8 +34,8 @@ def graph() -> Graph:
     return made
 
 
-@pytest.mark.parametrize("items", [1, 2, 5])
-def test_attention_is_charged_for_its_products_however_large_a_mask_is(items):
+def attending(items: int) -> ampsim.Model:
+    """One batch of so many items."""
     draw = np.random.default_rng(0).standard_normal
     arrays = (
         draw((items, HEADS, QUERIES, WIDTH)),
@@ -49,10 +50,22 @@ def test_attention_is_charged_for_its_products_however_large_a_mask_is(items):
         *inputs, target = batch.arrays
         return [(port, Position(instance), one) for port, one in enumerate((*inputs, mask, target))]
 
-    model = ampsim.Model(
+    return ampsim.Model(
         "attending", None, graph, data.for_run, pump, ampsim.optim.sgd(0.1), metric="error"
     )
+
+
+@pytest.mark.parametrize("items", [1, 2, 5])
+def test_attention_is_charged_for_its_products_however_large_a_mask_is(items):
+    model = attending(items)
     spans = ampsim.simulate(model, "p100:1", "sequential").spans
     found = spans[spans["node"] == "attention"].groupby("direction")["flop"].max()
     products = 2 * items * HEADS * QUERIES * KEYS * (WIDTH + COLUMNS)
     assert found.to_dict() == {"forward": products, "backward": products}
+
+
+def test_the_cc_ratio_has_the_products_of_attention():
+    products = 2 * HEADS * QUERIES * KEYS * (WIDTH + COLUMNS)
+    layers = 2 * HEADS * QUERIES * (WIDTH * WIDTH + 3 * KEYS * KEYS)
+    parameters = WIDTH * (WIDTH + 1) + 3 * KEYS * (KEYS + 1)
+    assert cc_ratio(attending(1)) == pytest.approx((products + layers) / parameters, rel=1e-12)
