@@ -116,12 +116,8 @@ def price_s(run: Run, flop_per_item: float) -> float:
     return RUN_S + run.messages * MESSAGE_S + items * flop_per_item * FLOP_S
 
 
-def flop_per_item(model: Model, of: str = "ampnet-core") -> float | None:
+def flop_per_item(model: Model) -> float | None:
     """FLOP of a forward pass for an item of the first training batch, in the mean.
-
-    Args:
-        model: whose; of a program all FLOP count.
-        of: a device; what it does not charge for does not count. All count on the paper's core.
 
     Returns:
         None where the data are not there, or where a program says itself what an instance of
@@ -140,7 +136,8 @@ def flop_per_item(model: Model, of: str = "ampnet-core") -> float | None:
     except MissingDataError:
         return None
     workers = [-1, *[0] * (len(graph.nodes) - 1)]
-    schedule, settings, cluster = Sequential(), None, load_cluster(of, workers=1)
+    cluster = load_cluster("ampnet-core", workers=1)  # charges for light steps, which may have FLOP
+    schedule, settings = Sequential(), None
     if model.is_program_only:  # whose control flow may read values
         schedule, settings, cluster = Dataflow(), RunSettings(), model.program.cluster
     training = Training(model, graph, cluster, workers, schedule, settings=settings)

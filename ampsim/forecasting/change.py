@@ -55,9 +55,7 @@ STILL: Final = 0.005  # of the ratio: below it rows that learn the same are as s
 
 OF_LINK: Final = {
     "latency_s": ("latency_s",),
-    "bandwidth_bytes_per_s": (
-        "bandwidth_bytes_per_s", "egress_bytes_per_s", "ingress_bytes_per_s"
-    ),
+    "bandwidth_bytes_per_s": ("bandwidth_bytes_per_s", "egress_bytes_per_s", "ingress_bytes_per_s"),
 }  # fmt: skip
 """Numbers of links on which an answer may hang, and what each is called of links and ports."""
 

@@ -50,7 +50,7 @@ from ampsim.forecasting.making import (
 from ampsim.forecasting.settings import BY_DECAY, IN_FLIGHT
 from ampsim.forecasting.tuning import Tuned, Tuner, no_trials, require_budget
 from ampsim.metric import Goal
-from ampsim.model_parallel import Schedule, Search
+from ampsim.model_parallel import Schedule, Search, free_products
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.output_folder import Saveable
 from ampsim.report.frames import LABELS
@@ -408,6 +408,9 @@ def _collect(
         **manifest_of(plan, entries, runs),
         **(asdict(sureness) | shared if len(rows) > 1 else {}),
         **{key: of for key, of in {**told, "without_runs": gone, "lost_runs": lost}.items() if of},
+        **(
+            {"free": free} if (free := free_products(plan.model.bare_graph(), plan.cluster)) else {}
+        ),
         **({"assumptions": assumed} if assumed else {}),
     }
     return Forecast(

@@ -62,6 +62,8 @@ class Node(ABC):
     """Whether a backward step depends on `input_needs_gradient`, not on the gradient alone."""
     uncharged_port: ClassVar[int] = -1
     """An input whose payloads never say what a step is charged for, as a mask's; -1 for none."""
+    multiplies: ClassVar[bool] = False
+    """Whether a node without parameters multiplies matrices, which devices may not charge for."""
     reads_values: ClassVar[bool] = False
     """Whether control flow depends on a payload's numbers, which `sleep` mode does not have."""
 

@@ -14,6 +14,7 @@ from ampsim.model_parallel.placements import (
     placement_of,
     probe,
 )
+from ampsim.model_parallel.price import free_products
 from ampsim.model_parallel.repeat import Repeater, repeater_of
 from ampsim.model_parallel.schedules import (
     SCHEDULES,
@@ -56,6 +57,7 @@ __all__ = [
     "Updates",
     "Weights",
     "average_replicas",
+    "free_products",
     "needs_chain",
     "paper_placement",
     "placement_of",

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.errors import SimulationError
-from ampsim.hardware import Device, occupancy_s
+from ampsim.hardware import Cluster, Device, occupancy_s
 from ampsim.hardware import light_is_free as is_free
-from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, Work
+from ampsim.ir import Direction, Graph, Node, ParameterizedNode, Payload, Sends, Work
 from ampsim.ir.work import NO_WORK
 from ampsim.text import shown
 from ampsim.trace import Kinds
@@ -68,6 +68,19 @@ class Price(NamedTuple):
     bytes: int  # moved to and from the device's memory
     kind: int  # number of the kind of its span
     operations: int  # issued within the step
+
+
+def free_products(graph: Graph, cluster: Cluster) -> list[str]:
+    """Say which nodes multiply matrices and take no time somewhere; nothing where none does."""
+    names = [node.name for node in graph.nodes if node.multiplies]
+    free = [name for device, name in cluster.kinds.items() if is_free(device)]
+    if not names or not free:
+        return []
+    who = f"{names[0]} and {len(names) - 1} more take" if names[1:] else f"{names[0]} takes"
+    return [
+        f"{who} no time on {', '.join(free)}, which names no bandwidth or overhead: there products "
+        "of nodes without weights, as of attention, are free, and throughputs too high by them"
+    ]
 
 
 class Prices:

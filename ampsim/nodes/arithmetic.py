@@ -169,6 +169,7 @@ class MatrixProduct(Arithmetic):
     operations. An extent that an instance decides is taken for the largest payload's last but one.
     """
 
+    multiplies = True
     _extents: Shape = ("n", "k", "m")
     _is_one = False
     """Whether one matrix multiplies many."""

@@ -60,6 +60,7 @@ class Attention(CachingNode):
 
     inputs = ("query", "key", "value")
     keeps_state = True
+    multiplies = True
     uncharged_port = 3  # a mask may lack axes, and be larger than all else
     _extents: Shape = ("queries", "keys", "width", "columns")
 

@@ -10,6 +10,7 @@ from ampsim.forecasting.forecast import cc_ratio
 from ampsim.interop import Position
 from ampsim.ir import Graph
 from ampsim.nodes import Attention, Linear, Reshape, SquaredError
+from ampsim.report.page.text import beside_answer
 
 HEADS, QUERIES, KEYS, WIDTH, COLUMNS = 2, 3, 20, 4, 6
 
@@ -69,3 +70,12 @@ def test_the_cc_ratio_has_the_products_of_attention():
     layers = 2 * HEADS * QUERIES * (WIDTH * WIDTH + 3 * KEYS * KEYS)
     parameters = WIDTH * (WIDTH + 1) + 3 * KEYS * (KEYS + 1)
     assert cc_ratio(attending(1)) == pytest.approx((products + layers) / parameters, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "is_free"), [("tflops-1:1", True), ("p100:1,tflops-1:1", True), ("p100:1", False)]
+)
+def test_a_forecast_says_where_attention_takes_no_time(cluster, is_free):
+    made = ampsim.forecast(attending(1), cluster, ["sequential"], mode="sleep", placement="paper")
+    said = [one for one in beside_answer(made) if "no time" in one]
+    assert [one.split(",")[0] for one in said] == ["attention takes no time on tflops-1"] * is_free

@@ -108,7 +108,7 @@ def answer_parts(forecast: RunTable, bold: Collection[int] = ()) -> list[str]:
 
 
 def sentences_under(manifest: Mapping[str, Any], key: str) -> list[str]:
-    """The sentences that a manifest has under a key: "assumptions", "budget" or "changes"."""
+    """The sentences that a manifest has under a key, as "assumptions", "budget" or "changes"."""
     return [str(one) for one in sequence(manifest.get(key))]
 
 
@@ -158,7 +158,7 @@ def charged(manifest: Mapping[str, Any]) -> list[list[str]]:
 
 def origin_values(manifest: Mapping[str, Any]) -> list[list[str]]:
     """Name and text of each other value of the manifest; a value in a table has a dotted name."""
-    elsewhere = ("assumptions", "costs", "budget", "changes", "lost_runs")
+    elsewhere = ("assumptions", "costs", "budget", "changes", "free", "lost_runs")
     rest = {key: manifest[key] for key in manifest if key not in elsewhere}
     rest["placement"] = _without_nodes(rest.get("placement", {}))
     if "placements" in rest:
@@ -288,10 +288,11 @@ def _names(forecast: RunTable, names: Sequence[str]) -> str:
 
 def beside_answer(forecast: RunTable) -> list[str]:
     """Tell of lost runs, how rates were made, who may have arrived before, rates at an end."""
-    lost, spent = (sentences_under(forecast.manifest, key) for key in ("lost_runs", "budget"))
+    kinds = ("lost_runs", "budget", "free")
+    lost, spent, free = (sentences_under(forecast.manifest, key) for key in kinds)
     rates = "" if spent else rates_words(forecast)
     gone = f"Runs that gave nothing: {len(lost)}; the first, {lost[0]}" if lost else ""
-    told = (gone, *spent, rates, _first_look(forecast), _ends_of_rates(forecast))
+    told = (gone, *spent, rates, *free, _first_look(forecast), _ends_of_rates(forecast))
     return [one for one in (*told, _learnings(forecast)) if one]
 
 

@@ -32,6 +32,13 @@ def charged(node: Any, direction: Direction, took: list[Any], sent: list[Any]) -
     return node.work(direction, shape).bytes
 
 
+@of_each("trial")
+def test_light_steps_that_have_flop_are_of_nodes_that_say_that_they_multiply(trial):
+    node = trial.node()
+    work = node.work(Direction.FORWARD, largest([one.payload for one in trial.messages]))
+    assert node.multiplies == (work.flop > 0 and not node.is_parameterized)
+
+
 @pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BACKWARD])
 @of_each("trial")
 def test_a_step_is_charged_for_no_more_than_it_touches(trial, direction):
