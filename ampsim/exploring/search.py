@@ -136,8 +136,8 @@ class _Searcher:
 
     def __init__(self, over: Sequence[axes.Axis], asked: Query, aim: Aim) -> None:
         self._aim, setup, varied = aim, asked.setup, list(over)
-        if len(setup.schedules) > 1 and all(axis.key != "schedule" for axis in over):
-            named = [one.name for one in setup.schedules]
+        named = [one.name for one in setup.schedules]
+        if len(named) > 1 and all(axis.key != "schedule" for axis in over):
             if len(set(named)) < len(named):
                 raise OptionError(
                     f"schedules must differ in their names, got {', '.join(named)}; let an option "
@@ -149,7 +149,7 @@ class _Searcher:
         self._keys = tuple(axis.key for axis in varied)
         self._space = Space(sorted(varied, key=lambda axis: axis.key != "schedule"), setup)
         names = [str(name) for axis in varied if axis.key == "schedule" for name in axis.values]
-        axes.require_open(names, varied)
+        axes.require_open([one for one in names if one not in named], varied)
         first = [axes.setup_at(setup, {"schedule": name}).schedules[0] for name in names]
         of_names = replace(asked, setup=setup._replace(schedules=tuple(first)))
         self._rows: dict[Any, Row] = dict(zip(names, of_names.rows, strict=True))

@@ -274,3 +274,21 @@ def test_a_schedule_says_in_python_too_what_varies_or_for_does(setup, ask, sched
         pytest.importorskip("optuna", reason="optuna is not installed")
     with pytest.raises(OptionError, match=r"amp:4 says max_active_keys itself, got 1 besides"):
         getattr(ampsim, ask)(setup.model, setup.cluster, schedules, instances=100, **given[ask])
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_schedule_of_a_users_own_is_searched_beside_others(setup, is_named):
+    pytest.importorskip("optuna", reason="optuna is not installed")
+
+    class Mine(ampsim.Amp):
+        name = "mine"
+
+    fronts: list[Any] = []
+    for own in (Mine(2), ampsim.Amp(2)):
+        over = {"latency_s": [1e-7, 1e-5]} | ({"schedule": [own.name]} if is_named else {})
+        schedules = (ampsim.Sequential(), own)
+        asked: dict[str, Any] = {"minimise": "epoch_s", "trials": 6, "sampler": "random"}
+        asked |= {"over": over, "instances": 100, "seed": 2}
+        fronts.append(ampsim.search(setup.model, setup.cluster, schedules, **asked).front)
+    assert fronts[0]["epoch_s"].tolist() == fronts[1]["epoch_s"].tolist()
+    assert "mine" in fronts[0]["schedule"].tolist()
