@@ -129,8 +129,7 @@ def condition_of(text: str) -> Condition:
 
 def _unit(side: Side) -> str | None:
     """The unit of a product; None with a number in it, which may have any."""
-    units = {**TIMED, **LEARNED}
-    columns = [(sign, units[of[0]]) for sign, of in side if isinstance(of, tuple)]
+    columns = [(sign, (TIMED | LEARNED)[of[0]]) for sign, of in side if isinstance(of, tuple)]
     return product_unit(columns) if len(columns) == len(side) else None
 
 

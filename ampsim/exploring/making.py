@@ -387,10 +387,10 @@ class PointRuns:
         told = f"each of {len(whys)} runs failed"
         return f"{told}; the first: {whys[0]}" if whys and all(whys) else None
 
-    def said(self) -> list[str]:
+    def said(self, *, has_arrived: bool = False) -> list[str]:
         """Notes on all runs: how they are compared, which gave nothing, that none arrived.
 
-        Where none did, nothing is known of times to the target, whatever the hardware.
+        Where none did, also before, nothing is known of times to the target, whatever the hardware.
         """
         said = [f"{one}: nothing is known of it." for one in self.lost]
         for label, rule in [*self._diverged.items()][:1]:
@@ -399,7 +399,7 @@ class PointRuns:
         asked = (*self._asked.setup.schedules, *self._asked.beside)
         if len({isinstance(one, Solver) for one in asked}) > 1:
             said.append(f"{making.ASSUMPTION[0].upper()}{making.ASSUMPTION[1:]}.")
-        return [*said, *making.none_arrived(self._ends), *self._advice]
+        return [*said, *([] if has_arrived else making.none_arrived(self._ends)), *self._advice]
 
 
 def _apart(run: Run) -> float:

@@ -113,7 +113,8 @@ def search(
         raise SimulationError(f"none of {len(told)} points can be run; the first: {told[0].note}")
     found = searcher.found(of_each, sampler, told)
     ahead = f"The first {given} of these points are of another search, none of those at random."
-    said = (*sentences_of(found), *[ahead] * (against_random and given > 0), *runs.said())
+    missed = runs.said(has_arrived=aim.has_target and len(found.front) > 0)
+    said = (*sentences_of(found), *[ahead] * (against_random and given > 0), *missed)
     return replace(found, sentences=said, failed=runs.failed, **stopped)
 
 

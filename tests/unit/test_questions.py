@@ -511,3 +511,15 @@ def test_memory_is_that_of_the_seed_that_takes_most_and_a_condition_is_of_it():
     assert every["peak_bytes"] == made["peak_bytes"] > first["peak_bytes"]
     bound = tried(3, subject_to=f"peak_bytes <= {first['peak_bytes']}")
     assert bound["outcome"] == "infeasible"
+
+
+def test_a_search_that_goes_on_does_not_say_that_none_arrived_where_one_did_before(tmp_path):
+    model = ampsim.load_model("mlp", hidden=16, data="synthetic", batch=20)
+    cluster = ampsim.load_cluster("tflops-1", workers=4)
+    how: dict[str, Any] = {"target": 0.31, "max_epochs": 2, "repeats": 1, "instances": 400}
+    how |= {"over": {"model.learning_rate": "0.0001..0.1:log", "workers": [2, 4]}, "in_flight": 1}
+    for trials in (2, 3):  # of which the second alone reaches it
+        keeping = RunCache(tmp_path)
+        found = ampsim.search(model, cluster, "sequential", trials=trials, keeping=keeping, **how)
+    assert found.table["outcome"].tolist() == ["not reached", "complete", "pruned"]
+    assert not any(one.startswith("No run reached") for one in found.sentences)
