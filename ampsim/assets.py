@@ -46,13 +46,15 @@ def locate(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
 
     Raises:
         UnknownNameError: no shipped file has that name, or there is nothing at that path, or a
-            folder.
+            folder or a file of another type.
     """
     noun, suffix = _FILES[kind]
     given = os.fspath(name_or_path)
     has_separator = os.sep in given or bool(os.altsep and os.altsep in given)
     is_name = isinstance(name_or_path, str) and not has_separator and not given.endswith(suffix)
     if is_name and (given in names(kind) or not os.path.isdir(given)):
+        if given not in names(kind):
+            _refuse_own_file(kind, given)
         return named(kind, given)
     path = expanded(given)
     if os.path.isdir(path):
@@ -65,3 +67,18 @@ def locate(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
             f"no {noun} file {given!r}; give the path of a {suffix} file, or a name: {known}"
         )
     return path
+
+
+def _refuse_own_file(kind: Kind, given: str) -> None:
+    """Say of a name that is none that a file of the user's has it, without the suffix or as it is.
+
+    Raises:
+        UnknownNameError: there is such a file.
+    """
+    (noun, suffix), known = _FILES[kind], ", ".join(names(kind)) or "none"
+    if os.path.isfile(f"{given}{suffix}"):
+        told = f"no {noun} named {given!r}; did you mean the file '{given}{suffix}'?"
+        raise UnknownNameError(f"{told} shipped: {known}")
+    if os.path.isfile(given):
+        told = f"{given}: expected a {noun} file ({suffix}), got a file of another type"
+        raise UnknownNameError(f"{told}; give the path of a {suffix} file, or a name: {known}")

@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -45,7 +45,8 @@ class _Told(type(BaseModel)):
             return super().__call__(**plain)
         except ValidationError as error:
             record = cast("type[BaseModel]", cls)
-            raise OptionError(f"{cls.__name__}: {explain(error, record)}") from error
+            told = explain(error, record, is_file=False)
+            raise OptionError(f"{cls.__name__}: {told}") from error
 
 
 def _plain(value: Any) -> Any:
@@ -64,6 +65,7 @@ class Record(BaseModel, metaclass=_Told):
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+    IN_PYTHON: ClassVar[str] = ""  # what it is there, and how one is made, for messages
 
 
 class FileKind(NamedTuple):
@@ -166,13 +168,18 @@ def validate(record: type[_RecordT], table: Mapping[str, Any], label: str) -> _R
         raise FileFormatError(f"{label}: {explain(error, record)}") from error
 
 
-def explain(error: ValidationError, record: type[BaseModel]) -> str:
-    """The most telling mistake of a record in one sentence.
+def explain(error: ValidationError, record: type[BaseModel], *, is_file: bool = True) -> str:
+    """The most telling mistake of a record in one sentence; of a file, or of a call in Python.
 
     An unknown key comes first, because misspelling a required key also makes that one missing.
     """
     details = error.errors(include_url=False)
-    return _sentence(min(details, key=lambda one: one["type"] != "extra_forbidden"), record)
+    found = min(details, key=lambda one: one["type"] != "extra_forbidden")
+    inner = _record_at(record, found["loc"])
+    if found["type"] == "model_type" and not is_file and issubclass(inner, Record):
+        wanted = inner.IN_PYTHON or f"of class {inner.__name__}"
+        return f"{_dotted(found['loc'])} must be {wanted}, got {short(found['input'])}"
+    return _sentence(found, record)
 
 
 def parsed(content: bytes, label: str, remedy: str = "write flat tables") -> dict[str, Any]:
@@ -217,7 +224,10 @@ def _sentence(detail: ErrorDetails, record: type[BaseModel]) -> str:
     if kind == "float_type" and type(detail["input"]) is int:
         return f"{key} must be a number that fits in 64 bits, {got}"
     if kind == "list_type":
-        return f"{key} must be {_list_at(record, location)}, {got}"
+        single = str(location[-1]).removesuffix("s")
+        is_near = single != location[-1] and single in _keys_at(record, location[:-1])
+        hint = f"; did you mean [{single}]?" * (is_near and isinstance(detail["input"], Mapping))
+        return f"{key} must be {_list_at(record, location)}, {got}{hint}"
     if kind == "int_type" and type(detail["input"]) is float and detail["input"].is_integer():
         write = f"; write {detail['input']:.0f}" if abs(detail["input"]) <= 2**53 else ""
         return f"{key} must be a whole number, {got}{write}"

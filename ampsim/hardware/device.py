@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import create_model
 
@@ -234,6 +234,8 @@ class Device(_Keys):
 
     Source: AMPNet, Appendix C, for `flop_per_s`; overhead and bandwidth make it a roofline.
     """
+
+    IN_PYTHON: ClassVar = "an ampsim.Device, such as ampsim.load_cluster('a100').devices[0]"
 
     measured_on: Annotated[
         Machine | None,

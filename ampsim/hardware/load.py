@@ -479,16 +479,22 @@ class _ClusterFile(ClusterKeys):
 def _host(entry: _HostEntry, folder: Path, label: str) -> Device:
     is_file = entry.device.endswith(".toml")
     key = {"file" if is_file else "name": entry.device}
-    return _device(_DeviceEntry.model_validate(key), folder, label)
+    return _device(_DeviceEntry.model_validate(key), folder, label, "device")
 
 
-def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
+def _device(entry: _DeviceEntry, folder: Path, label: str, key: str = "file") -> Device:
     if (entry.name is None) == (entry.file is None):
         raise FileFormatError(f"{label} must have one of the keys 'name' and 'file'; give one")
     if entry.name is not None and entry.name.endswith(".toml"):
         raise FileFormatError(
             f"{label}.name must be a shipped device, got {entry.name!r}; a file beside this one is "
             f'file = "{entry.name}"'
+        )
+    is_unknown = entry.name is not None and entry.name not in assets.names("devices")
+    if is_unknown and os.path.isfile(folder / f"{entry.name}.toml"):
+        raise FileFormatError(
+            f"{label}: no device named {entry.name!r} is shipped; the file beside this one is "
+            f'{key} = "{entry.name}.toml"'
         )
     try:
         if entry.name is not None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, cast
 
 from pydantic import BeforeValidator, Field
 
@@ -31,6 +31,8 @@ class Link(Record):
             it is infinite.
         source: where the numbers come from; a file must say.
     """
+
+    IN_PYTHON: ClassVar = "an ampsim.Link, such as ampsim.Link(latency_s=1e-6)"
 
     latency_s: Seconds = 0.0
     bandwidth_bytes_per_s: Rate | None = None

@@ -53,6 +53,23 @@ def test_misspelled_name_gets_the_nearest_and_all(tmp_path, monkeypatch):
         assets.named("models", "treelstm")
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "said"),
+    [
+        ("devices", "nova", "no device named 'nova'; did you mean the file 'nova.toml'? shipped: "),
+        ("models", "chain", "no model named 'chain'; did you mean the file 'chain.py'? shipped: "),
+        ("devices", "chain.py", "chain.py: expected a device file (.toml), got a file of another "),
+        ("models", "nova.toml", "nova.toml: expected a model file (.py), got a file of another ty"),
+    ],
+)
+def test_a_file_that_is_here_is_named_with_what_is_amiss(kind, given, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("nova.toml", "chain.py"):
+        (tmp_path / name).touch()
+    with pytest.raises(UnknownNameError, match=f"^{re.escape(said)}"):
+        assets.locate(kind, given)
+
+
 def test_name_like_no_other_gets_all_names():
     with pytest.raises(
         UnknownNameError, match=r"^no device named 'xyz'; shipped: a100, ampnet-core, "

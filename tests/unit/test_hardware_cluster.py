@@ -226,11 +226,49 @@ def test_impossible_link_option_is_rejected(option, value, said):
             '"tflop-1"',
             "device[0]: no device named 'tflop-1'; did you mean 'tflops-1'? shipped: ",
         ),
+        (
+            '"tflops-1"',
+            '"own"',
+            "device[0]: no device named 'own' is shipped; the file beside this one is file = "
+            '"own.toml"',
+        ),
     ],
 )
 def test_mistake_in_a_cluster_file_is_named_with_its_place(before, after, said, rejection):
     assert before in TWO_KINDS
     assert rejection(TWO_KINDS.replace(before, after)).startswith(f"two.toml: {said}")
+
+
+def test_a_device_beside_the_file_is_named_by_the_key_that_takes_it(rejection):
+    said = "two.toml: host: no device named 'own' is shipped; the file beside this one is device = "
+    assert rejection(f'{TWO_KINDS}\n[host]\ndevice = "own"\n') == f'{said}"own.toml"'
+
+
+def test_links_in_single_brackets_are_taken_for_the_link_that_all_have(rejection):
+    said = rejection('[[device]]\nname = "p100"\n[links]\nlatency_s = 1e-6\n')
+    assert said.startswith("two.toml: links must be a list of tables, each under double brackets")
+    assert said.endswith("got {'latency_s': 1e-06}; did you mean [link]?")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"devices": ["a100"]},
+            "devices[0] must be an ampsim.Device, such as ampsim.load_cluster(",
+        ),
+        (
+            {"host": "a100"},
+            "host must be an ampsim.Device, such as ampsim.load_cluster('a100').dev",
+        ),
+        ({"link": 3}, "link must be an ampsim.Link, such as ampsim.Link(latency_s=1e-6), got 3"),
+        ({"links": [3]}, "links[0] must be of class Route, got 3"),
+    ],
+)
+def test_a_call_in_python_asks_for_an_object_and_not_for_a_table(given, said):
+    device = load_cluster("a100", workers=1).devices[0]
+    with pytest.raises(OptionError, match=f"^Cluster: {re.escape(said)}"):
+        Cluster(**{"name": "x", "devices": [device], **given})
 
 
 def test_mistake_in_a_device_file_of_a_cluster_names_both(rejection, tmp_path):
