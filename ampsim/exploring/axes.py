@@ -142,13 +142,12 @@ def value_words(key: str, value: Any, among: Sequence[Any] = ()) -> str:
 
 def keys_of(setup: Setup) -> list[str]:
     """Every key that can vary around a setup."""
-    options = [one.name for one in options_of(setup.model.config)]
     return [
         *NAMES, "workers", *LINKS,
         *(f"device.{key}" for key in DEVICE_NUMBERS),
         *(f"host.{key}" for key in HOST_NUMBERS),
         *(f"ports.{key}" for key in PORTS),
-        *(f"model.{key}" for key in options),
+        *(f"model.{one.name}" for one in options_of(setup.model.config)),
         *option_types(),
     ]  # fmt: skip
 

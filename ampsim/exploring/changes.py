@@ -114,8 +114,7 @@ def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Ite
         yield Change(f"{name} of links", share, partial(_links, keys=keys))
     if cluster.has_shared_bandwidth or not are_apart or not there:
         return
-    used = [pair for pair in shares.largest(pairs) if shares.of(pair) > 0]
-    for pair in used[:_PAIRS_MAX]:
+    for pair in [one for one in shares.largest(pairs) if shares.of(one) > 0][:_PAIRS_MAX]:
         name = " to ".join(map(place_name, pair[1:]))
         yield Change(f"link {name}", shares.of(pair), partial(_pair, *pair[1:]))
 

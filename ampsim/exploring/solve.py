@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple, Unpack
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -52,7 +52,7 @@ def solve(
     cluster: ClusterLike,
     schedules: SchedulesLike | None = None,
     *,
-    over: Mapping[str, str],
+    over: Mapping[str, Annotated[str, "text such as '1e11..1e14'"]],
     until: str,
     repeats: Many = SEEDS,
     **how: Unpack[How],
@@ -239,7 +239,12 @@ class _Points:
         sides = [side for one in self.known.values() for side in (one.left, one.right)]
         if not any(map(math.isfinite, sides)):
             return [self._record("unknown", seeds)]
-        return [self._record("everywhere" if found.most[0] else "nowhere", seeds)]
+        apart = {
+            abs(one.left - one.right) / (one.left + one.right or 1.0): (x, one.left, one.right)
+            for (_seed, x), one in self.known.items()
+        }
+        near = apart.get(min(filter(math.isfinite, apart), default=-1.0))
+        return [self._record("everywhere" if found.most[0] else "nowhere", seeds, near=near)]
 
     def _row(self, root: Root, seeds: int) -> dict[str, Any]:
         below, above = nearest(self.axis.key, root.value)
@@ -285,7 +290,9 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     start, holds = f"{row['schedule']}: {condition.text}", row["holds"]
     if row["value"] is None:
         found = "is unknown" if holds == "unknown" else f"holds {holds}"
-        return f"{start} {found} from {axis.key} = {axis.low:g} to {axis.high:g}."
+        near = "; nearest at {} = {:.4g}, with {:.4g} against {:.4g}"
+        told = near.format(axis.key, *row["near"]) if holds == "nowhere" and row["near"] else ""
+        return f"{start} {found} from {axis.key} = {axis.low:g} to {axis.high:g}{told}."
     way = "from" if holds == "above" else "up to"
     said = f"{start} holds {way} {axis.key} = {row['value']:.4g}"
     low, high = ("?" if row[name] is None else f"{row[name]:.4g}" for name in ("low", "high"))
@@ -301,10 +308,6 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     words = {"device_below": "less", "device_above": "more" if holds == "below" else "enough"}
     bought = [f"{row[name]} has {word}" for name, word in words.items() if row[name]]
     return f"{said}; {' and '.join(bought)}." if bought else f"{said}."
-
-
-def _shown(cell: Any) -> str:
-    return UNKNOWN if cell is None or cell != cell else format_as("", cell)  # or NaN
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -345,8 +348,8 @@ class Solved(Finding):
     def cells(self) -> Lines:
         """Its rows."""
         names = ["schedule", "holds", "value", "low", "high", "unit", "seeds", "bound_by"]
-        rows = self.table.to_dict("records")
-        return [*names[:-1], "binds"], [[_shown(row[name]) for name in names] for row in rows]
+        rows: Any = self.table.astype(object).where(self.table.notna(), UNKNOWN).to_dict("records")
+        return [*names[:-1], "binds"], [[format_as("", row[one]) for one in names] for row in rows]
 
     def figures(self) -> Figures:
         """Both sides of the condition over what varies."""

@@ -275,13 +275,12 @@ class _Question:
             change, is_by_seed = None, False
         agree = sum(_sign(its) == _sign(median(known)) for its in known)
         epochs_s = {seed: epoch.epoch_s for seed, epoch in one.epochs.items()}
-        counts = one.counts or self.now.counts
         return {
             "schedule": self.row.label, "what": one.change.what, "factor": one.factor,
             "time_to_target_s": _median(after.values()), "change": change,
             "low": found.low if is_by_seed else None, "high": found.high if is_by_seed else None,
             "epoch_s": _median(epochs_s.values()),
-            "epochs_to_target": _median(counts[seed] for seed in after),
+            "epochs_to_target": _median((one.counts or self.now.counts)[seed] for seed in after),
             "share": one.change.share, "basis": basis, "seeds": len(after) or 1,
             "seeds_agree": agree if is_by_seed else None,
         }  # fmt: skip
@@ -397,9 +396,11 @@ class WhatIf(Finding):
     def cells(self) -> Lines:
         """A line a thing, its factors beside each other; one for all that do nothing.
 
-        A time to the target that nobody knows has no column, nor has the name of one schedule.
+        Where nobody knows a time to the target, an epoch's stands there. One schedule is not named.
         """
-        headings = ["schedule", "what", "share", "half", "twice", "no time", "to target", "basis"]
+        arrives = self.table["time_to_target_s"].notna().any()
+        column, of = ("time_to_target_s", "to target") if arrives else ("epoch_s", "epoch")
+        headings = ["schedule", "what", "share", "half", "twice", "no time", of, "basis"]
         lines: list[list[str]] = []
         idle: dict[str, list[str]] = {}
         for (schedule, what), own in self.table.groupby(["schedule", "what"], sort=False):
@@ -411,15 +412,13 @@ class WhatIf(Finding):
             by_factor = {one["factor"]: one for one in records}
             twice = by_factor.get(2.0) or by_factor.get(math.inf) or by_factor[1.0]
             changes = {factor: format_change(one["change"]) for factor, one in by_factor.items()}
-            time, share = format_seconds(twice["time_to_target_s"]), format_percent(twice["share"])
+            time, share = format_seconds(twice[column]), format_percent(twice["share"])
             shown = [changes.get(factor, "") for factor in (0.5, 2.0, math.inf)]
             lines.append([str(schedule), str(what), share, *shown, time, str(twice["basis"])])
         for schedule, names in idle.items():
             what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
             lines.append([schedule, what, *["0 %"] * 4, "", ""])
-        arrives = self.table["time_to_target_s"].notna().any()
-        is_told = {"schedule": self.table["schedule"].nunique() > 1, "to target": arrives}
-        kept = [is_told.get(name, True) for name in headings]
+        kept = [name != "schedule" or self.table["schedule"].nunique() > 1 for name in headings]
         headings, *lines = ([*itertools.compress(line, kept)] for line in (headings, *lines))
         return headings, lines
 

@@ -409,6 +409,24 @@ MISTAKES = {
 }
 
 
+def test_a_range_in_python_is_asked_for_in_words():
+    said = "^over of latency_s must be text such as '1e11..1e14', got "
+    with pytest.raises(AmpsimError, match=said):
+        ampsim.solve("mlp", "tflops-1", over={"latency_s": (1e-6, 1e-3)}, until="epoch_s <= 1")  # pyright: ignore[reportArgumentType]  # what is refused
+
+
+@pytest.mark.parametrize(("until", "place"), [("epoch_s <= 1e-9", -1), ("epoch_s >= 1e9", 0)])
+def test_of_what_holds_nowhere_it_is_said_how_near_it_comes(until, place):
+    model = ampsim.load_model("mlp", hidden=4, data="synthetic", batch=20, valid_images=20)
+    over = {"device.flop_per_s": "1e9..1e12"}
+    found = ampsim.solve(model, "tflops-1", "sequential", over=over, until=until, instances=80)
+    assert found.table["holds"].tolist() == ["nowhere"]
+    assert found.cells[1][0][:3] == ["sequential", "nowhere", "–"]
+    point = found.curve.sort_values("value").iloc[place]
+    near = f"nearest at device.flop_per_s = {point['value']:.4g}, with {point['left']:.4g} against "
+    assert near + f"{point['right']:.4g}." in found.sentences[0]
+
+
 @pytest.mark.parametrize("words", MISTAKES)
 def test_mistakes_are_one_line(mistake, words):
     over, until = words
