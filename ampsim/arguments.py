@@ -37,7 +37,7 @@ from ampsim.text import shown
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_WORDS: Final = {
+_WORDS: Final[dict[Any, str]] = {
     str: "text",
     int: "a whole number",
     float: "a number",
@@ -45,6 +45,7 @@ _WORDS: Final = {
     bytes: "bytes",
     dict: "a dictionary",
     type(None): "None",
+    Any: "anything",
 }
 _UNION: Final = (Union, types.UnionType)
 _NUMBERS: Final = (float, int, Real)  # an abstract class is asked last: it takes far longer

@@ -52,8 +52,8 @@ MEANT: Final = {
 }
 """What options of other programs and papers are called here."""
 
-_IN_PYTHON: Final = {
-    "--trials": "(?:trials|tune)", "--for": "over", "--budget": "budget_s", "-j": "jobs"
+_IN_PYTHON: Final = dict.fromkeys(("--jobs", "-j"), "(?:jobs|executor)") | {
+    "--trials": "(?:trials|tune)", "--for": "over", "--budget": "budget_s"
 }  # fmt: skip
 """What options that have another name in Python are called there, as an expression."""
 
@@ -88,7 +88,7 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
     '--seed must be >= 0, got -1; try --seed 0'
     >>> as_typed("workers must be >= 1, got 0", ["--workers", "2", "--for", "workers=0"])
     'workers must be >= 1, got 0'
-    >>> as_typed("jobs must be a whole number >= 1, got 0", ["-j0"])
+    >>> as_typed("executor must be a whole number >= 1, got 0", ["-j0"])
     '-j must be a whole number >= 1, got 0'
     """
     keys = [one.partition("=")[0].strip() for one in _values_of(["--for"], arguments)]

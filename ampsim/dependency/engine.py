@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
@@ -64,7 +64,7 @@ class DependencyEngine:
     def __init__(
         self,
         cluster: Cluster | str | os.PathLike[str],
-        policy: Policy | None = None,
+        policy: Annotated[Policy, "a policy such as ampsim.PerDevice()"] | None = None,
         *,
         host: Device | None = None,
         push_s: Seconds | None = None,

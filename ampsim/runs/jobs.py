@@ -92,7 +92,7 @@ def _executor_of(given: ExecutorLike, limit_s: float | None) -> RunExecutor:
     if isinstance(given, str) and given.partition(":")[0] == SCHEME:
         return connected(given, limit_s)
     if isinstance(given, Integral):
-        return LocalSlots(require_count("jobs", given, REPEATS_MAX), limit_s)
+        return LocalSlots(require_count("executor", given, REPEATS_MAX), limit_s)
     if type(given).__module__.partition(".")[0] == "distributed" and hasattr(given, "submit"):
         return DaskClient(given, is_own=False, limit_s=limit_s)
     raise OptionError(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -351,7 +351,9 @@ class Model:
         return parameters_of(self.graph())
 
     @checked
-    def set_parameters(self, parameters: Mapping[str, Any]) -> Model:
+    def set_parameters(
+        self, parameters: Annotated[Mapping[str, Any], "a mapping of names to arrays"]
+    ) -> Model:
         """Return this model with every run starting from `parameters`, whatever its seed.
 
         This model itself is not changed; `parameters` is the inverse.

@@ -135,8 +135,10 @@ def origin_of(
 @cache
 def software() -> dict[str, Any]:
     """Return command, version, commit and the libraries that decide the numbers."""
+    program = Path(sys.argv[0])
+    is_module = program.parts[-2:] == ("ampsim", "__main__.py")  # as python -m ampsim
     return {
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": ["ampsim" if is_module else program.name, *sys.argv[1:]],
         "ampsim": own_version(),
         "commit": commit() or "unknown",
         "python": platform.python_version(),

@@ -180,6 +180,13 @@ PUSHES: dict[str, Callable[[Any, Any, Any], None]] = {
 """Each way in which a function gets into an engine."""
 
 
+def test_what_is_no_policy_is_told_one():
+    with pytest.raises(
+        OptionError, match=r"^policy must be a policy such as ampsim\.PerDevice\(\)"
+    ):
+        ampsim.DependencyEngine("tflops-1", policy="naive")  # pyright: ignore[reportArgumentType]  # what is refused
+
+
 @pytest.mark.parametrize("way", PUSHES)
 @pytest.mark.parametrize("function", SUSPENDED)
 def test_what_would_not_run_when_it_is_called_is_refused(engine, way, function):

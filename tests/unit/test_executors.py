@@ -297,7 +297,7 @@ def test_workers_of_another_version_are_refused_before_anything_runs(cluster, pa
         ("dask:nowhere.json", r"expected an address .* there is no such file"),
         ("ray://one", r"executor must be a number of processes, .*, got 'ray://one'"),
         (1.5, r"executor must be a number of processes, .*, got 1.5"),
-        (0, r"jobs must be a whole number >= 1, got 0"),
+        (0, r"^executor must be a whole number >= 1, got 0"),
     ],
 )
 def test_what_is_no_executor_is_told_in_a_line(path, which, said, monkeypatch):

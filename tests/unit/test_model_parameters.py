@@ -82,6 +82,11 @@ def test_a_run_leaves_its_model_alone_and_goes_on_from_its_result(model, make_cl
     assert (second.model.parameters()["stage-1.weight"] != learned["stage-1.weight"]).any()
 
 
+def test_what_is_no_mapping_is_told_what_one_holds(model):
+    with refused("parameters must be a mapping of names to arrays, got [] (list)"):
+        model.set_parameters([])
+
+
 def test_a_parameter_that_is_missing_or_unknown_is_named(model):
     parameters = model.parameters()
     with refused(f"parameter 'stage-3.weight' belongs to no node; {EXPECTED}"):

@@ -24,6 +24,18 @@ def test_a_result_names_everything_that_decided_it(chain, make_cluster):
 
 
 @pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("ampsim/__main__.py", "ampsim"), ("bin/ampsim", "ampsim"), ("mine.py", "mine.py"),
+        ("other/__main__.py", "__main__.py"),
+    ],
+)  # fmt: skip
+def test_a_command_is_told_as_one_types_it_under_python_m_too(program, name, monkeypatch):
+    monkeypatch.setattr("sys.argv", [program, "run", "rnn"])
+    assert provenance.software.__wrapped__()["command"] == [name, "run", "rnn"]
+
+
+@pytest.mark.parametrize(
     ("schedule", "told"),
     [
         (Sequential(), {"name": "sequential"}),
