@@ -210,6 +210,9 @@ def _failed(error: Exception) -> Refusal:
         )  # fmt: skip
     if any(frame.f_locals.get("batch_sizes") is not None for frame in frames):
         return Refusal("a sequence is packed", REMEDIES["lstm"], place)
+    if "fake tensor in the exported program constant" in str(error):
+        what = "a tensor is read that is no parameter, buffer or input, such as .data of one"
+        return Refusal(what, "leave .data out, or make it a buffer (register_buffer)", place)
     said = text_of(error)
     said = said if len(said) <= TOLD_MAX else f"{said[:TOLD_MAX]}..."
     return Refusal(
@@ -289,8 +292,7 @@ def _has_branches(operation: Any) -> bool:
 
 def _is_fixed(low: Lowering, operation: Any) -> bool:
     """Tell whether an operation gives the same for every item of every batch."""
-    shape = shape_of(operation)
-    if not is_tensor(operation) or shape.count(None) > 1:
+    if not is_tensor(operation) or shape_of(operation).count(None) > 1:
         return False
     if the_torch().Tag.nondeterministic_seeded in operation.target.tags:
         return False

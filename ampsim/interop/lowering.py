@@ -254,8 +254,7 @@ class Lowering:
                 options["axes"] = tuple(before["axes"][axis] for axis in options["axes"])
                 if options["axes"] == tuple(range(len(options["axes"]))):
                     return feeds[0]
-        is_whole = dtype_of(self.current).startswith(("bool", "int", "uint"))
-        if is_whole and kind in CALCULATING:
+        if kind in CALCULATING and dtype_of(self.current).startswith(("bool", "int", "uint")):
             remedy = "do that before, in the data; of a mask take mask.float(), or leave expand out"
             raise self.refused("whole numbers are calculated with", remedy)
         return self.call(

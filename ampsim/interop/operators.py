@@ -58,6 +58,7 @@ _REMEDIES: Final[dict[str, str]] = {
     "_adaptive_avg_pool2d avg_pool2d": "take nn.MaxPool2d, or nn.AdaptiveAvgPool2d(1)",
     "__and__ __or__ bitwise_and bitwise_or logical_and logical_or": "multiply both as floats, or "
     "make the mask with the data",
+    "adaptive_max_pool2d": "take nn.MaxPool2d, or, to one pixel, x.amax((-2, -1))",
     "addmm": "take b + x @ w",
     "alpha_dropout feature_alpha_dropout feature_dropout": "take nn.Dropout",
     "batch_norm": "statistics of a batch mean something else while several are in flight; "
@@ -77,6 +78,7 @@ _REMEDIES: Final[dict[str, str]] = {
     "huber_loss kl_div l1_loss smooth_l1_loss": "take nn.MSELoss() or nn.CrossEntropyLoss()",
     "index": "take one place after the other, and torch.stack them",
     "gather index_select": "multiply by a mask of 0 and 1 that comes with the data, and sum",
+    "item": "leave .item() out: a tensor of one number does as well",
     "gru lstm": "give sequences of one length instead of packed ones",
     "logsumexp": "take F.log_softmax",
     "maximum": "take a + F.relu(b - a)",
@@ -315,9 +317,8 @@ def _compare(given: Arguments) -> Value:
 
 def _require_data(given: Arguments, wire: Ref) -> None:
     if given.low.learns(wire):
-        raise given.refused(
-            f"{given.low.said} is by numbers that learn", "choose by the data, or multiply"
-        )
+        remedy = "choose by the data, multiply, or take F.relu"
+        raise given.refused(f"{given.low.said} is by numbers that learn", remedy)
 
 
 def _mean(given: Arguments, factor: Callable[[int], float] | None = None) -> Value:

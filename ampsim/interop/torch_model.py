@@ -135,8 +135,7 @@ def _imported(
     except Branching as branching:
         made = torch_program(module, branching.args[0])
         if len(examples(how[0])) > 1:
-            what = "sequences must have one length beside torch.scan"
-            raise Refusal(what, "pad them") from None
+            raise Refusal("sequences must have one length beside torch.scan", "pad them") from None
         options |= {"make_program": made, "make_layers": made.layers}
     model = imported_model(type(module).__name__, made, how, options)
     _require_agreement(model, module, loss)
@@ -216,5 +215,4 @@ def to_torch(result: Result | Model) -> OrderedDict[str, torch.Tensor]:
         ``net.load_state_dict(ampsim.to_torch(result))``
     """
     torch = the_torch()
-    state = state_now(result)
-    return OrderedDict((name, torch.from_numpy(one)) for name, one in state.items())
+    return OrderedDict((name, torch.from_numpy(one)) for name, one in state_now(result).items())

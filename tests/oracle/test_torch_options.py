@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -221,6 +222,43 @@ class Spread(nn.Module):
 def test_a_bias_of_one_number_is_refused():
     with pytest.raises(GraphError, match=r"^Spread: a bias is one number for all columns .*; give"):
         imported(Spread(), ITEMS["rows"])
+
+
+INSTEAD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "a number of a parameter": (
+        lambda module, y: y * module.bias[0].item(), "has no node for item .*; leave .item() o"
+    ),
+    "a threshold": (
+        lambda _module, y: F.threshold(y, 0.0, 0.0),
+        "threshold is by numbers that learn .*; choose by the data, multiply, or take F.relu",
+    ),
+    "the largest": (
+        lambda _module, y: F.adaptive_max_pool2d(y[:, :, None, None], 1).flatten(1),
+        "has no node for adaptive_max_pool2d .*; take nn.MaxPool2d, or, to one pixel, x.amax((-2, ",
+    ),
+    "the data of a parameter": (
+        lambda module, y: y + module.bias.data,
+        "a tensor is read that is no parameter, .* such as .data of one; leave .data out, or ",
+    ),
+}  # fmt: skip
+
+
+class Acting(nn.Linear):
+    """A layer with something done to what it gives."""
+
+    def __init__(self, acts: Callable[[Any, Any], Any]):
+        super().__init__(4, 3)
+        self.acts = acts
+
+    def forward(self, input):  # as nn.Linear names it
+        return self.acts(self, super().forward(input))
+
+
+@pytest.mark.parametrize("what", INSTEAD)
+def test_what_has_another_way_in_pytorch_is_refused_with_that(what):
+    acts, said = INSTEAD[what]
+    with pytest.raises(GraphError, match=re.escape(said).replace(r"\.\*", ".*")):
+        imported(Acting(acts), ITEMS["rows"])
 
 
 def test_a_dropout_in_place_is_refused_with_the_option_to_leave_out():
