@@ -65,6 +65,7 @@ from ampsim.study.learning_rates import Rate, Scaling
 from ampsim.study.model import Model, options_of
 from ampsim.study.placement_advice import Advice, advice_on, warn
 from ampsim.study.placement_trials import Trials
+from ampsim.study.process_settings import fixed_settings
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import (
     cluster_origin,
@@ -404,13 +405,13 @@ def _collect(
     labelled = [{**row, "schedule": of[0].label} for row, of in named]
     spread = sentences_of(labelled, made.rows, made.spreads)
     assumed = [*([str(advice)] if advice else []), *unreached, *spread, *([ASSUMPTION] * is_off)]
+    with fixed_settings():
+        free = free_products(plan.model.bare_graph(), plan.cluster)
+    more = {**told, "without_runs": gone, "lost_runs": lost, "free": free}
     manifest = {
         **manifest_of(plan, entries, runs),
         **(asdict(sureness) | shared if len(rows) > 1 else {}),
-        **{key: of for key, of in {**told, "without_runs": gone, "lost_runs": lost}.items() if of},
-        **(
-            {"free": free} if (free := free_products(plan.model.bare_graph(), plan.cluster)) else {}
-        ),
+        **{key: of for key, of in more.items() if of},
         **({"assumptions": assumed} if assumed else {}),
     }
     return Forecast(

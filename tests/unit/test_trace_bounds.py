@@ -42,7 +42,7 @@ def records(
     start_s, held_s, end_s, cause), an admission (time_s, cause, is_limited).
     """
     steps = [
-        (start_s, end_s, cause, instance, worker, worker + 1, DIRECTIONS.index(what))
+        (start_s, end_s, cause, instance, worker, worker + 1, DIRECTIONS.index(what), 0)
         for worker, what, instance, start_s, end_s, cause in spans
     ]
     sent = [(*row[2:6], row[6], row[1] + 1, row[0], row[1], 0) for row in transfers]
