@@ -21,13 +21,7 @@ from ampsim.dataflow.construct import counted
 from ampsim.dataflow.operators.shape import filled
 from ampsim.errors import AmpsimError
 from ampsim.interop.lowering import Refusal, dtype_of, place_of, require_free, shape_of, short
-from ampsim.interop.parameters import (
-    Learned,
-    ModuleState,
-    held_in,
-    module_state,
-    specs_of,
-)
+from ampsim.interop.parameters import Learned, ModuleState, held_in, module_state, specs_of
 from ampsim.ir import ParameterizedNode
 from ampsim.ir.node import Shape
 
@@ -222,21 +216,13 @@ def _other_loss(at: TorchOperation, *given: Any) -> None:
     raise at.refused("is another loss than a cross-entropy", "take nn.CrossEntropyLoss()")
 
 
-def _absolute(x: Any) -> Any:
-    return flow.relu(x) + flow.relu(-x)
-
-
-def _same(x: Any, *others: Any) -> Any:
-    return x
-
-
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     **{one: getattr(operator, one) for one in ("lt", "le", "gt", "ge", "neg")},
     **{one: getattr(flow, one) for one in ("tanh", "sigmoid", "relu", "exp", "log", "square")},
     "__and__ bitwise_and logical_and": flow.logical_and,
     "__or__ bitwise_or logical_or": flow.logical_or,
-    "abs": _absolute,
-    "alias clone contiguous lift_fresh_copy to": _same,
+    "abs": lambda x: flow.relu(x) + flow.relu(-x),
+    "alias clone contiguous lift_fresh_copy to": lambda x, *_others: x,
     "any": flow.any,
     "getitem": operator.getitem,
     "bitwise_not logical_not": flow.logical_not,

@@ -52,6 +52,10 @@ _LAYER_NORM: Final = (
     "take nn.LayerNorm or nn.RMSNorm, of images over the channels after x.permute(0, 2, 3, 1), "
     "or nothing"
 )
+OVER_ALL: Final = (
+    "decay of weights into the optimizer, the mean of a batch into nn.MSELoss(); else take "
+    "w.reshape(-1, 1), and axis 0 alone"
+)
 _DRAWN: Final = "draw it with the data, and make it an input"
 
 _REMEDIES: Final[dict[str, str]] = {
@@ -329,8 +333,7 @@ def _averaged(given: Arguments, wire: Ref, factor: Callable[[int], float] | None
     """The mean of a payload of the first argument's shape, times a factor of how many it is of."""
     axes = given.axes(f"a {short(given.operation)} is over the batch", REMEDIES["mean"])
     if axes and len(axes) == len(given.shape_of()):
-        what = f"{given.low.said} is over all axes of a parameter w"
-        raise given.refused(what, "take w.reshape(-1, 1), and axis 0 alone")
+        raise given.refused(f"{given.low.said} is over all axes, as of a parameter w", OVER_ALL)
     for axis in reversed(axes):
         wire = given.light(nodes.Mean, wire, axis=axis)
     if factor is not None:

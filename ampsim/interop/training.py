@@ -116,14 +116,23 @@ def _batches(given: Any) -> Arrays | list[Arrays]:
         if hasattr(given, "__getitem__") and kind is not list and not is_one:
             columns = zip(*(given[place] for place in range(len(given))), strict=True)
             return tuple(np.stack([_array(one) for one in column]) for column in columns)
-        if not is_one and (found := [tuple(map(_array, batch)) for batch in given]):
-            return [tuple(map(np.atleast_1d, batch)) for batch in found]
+        if not is_one and (found := [*map(_arrays, given)]):
+            return found
     except (TypeError, ValueError) as error:  # no such thing, or items of several shapes
         reason = f": {text_of(error)}"
     raise OptionError(
         "each split of data must be a tuple of tensors (inputs, target), a Dataset, or a list or "
         f"DataLoader of batches (inputs, target), got {kind.__name__}{reason}"
     )
+
+
+def _arrays(batch: Any) -> Arrays:
+    """The arrays of a batch; a ValueError of what has no rows, such as one item."""
+    arrays = () if isinstance(batch, dict) else tuple(map(_array, batch))
+    if not arrays or not all(one.ndim for one in arrays):
+        what = "dict" if isinstance(batch, dict) else "single item"
+        raise ValueError(f"a batch is a {what}; DataLoader has batch_size and collate_fn")
+    return arrays
 
 
 def _array(given: Any) -> np.ndarray:

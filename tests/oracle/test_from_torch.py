@@ -13,7 +13,7 @@ from torch_oracle import torch
 from torch_zoo import METHODS, NETWORKS, Case, case, served
 
 import ampsim
-from ampsim.errors import GraphError
+from ampsim.errors import GraphError, OptionError
 from ampsim.interop.training import method_of
 from ampsim.study.simulation import Simulation
 
@@ -541,3 +541,13 @@ def test_dropout_drops_in_training_only():
     node.is_training = False
     ((_port, _state, kept),) = node.forward(0, (1,), ones)
     assert (kept == ones).all()
+
+
+def test_weights_go_back_only_where_they_came_from():
+    model = ampsim.load_model("mlp", data="synthetic", hidden=4)
+    short: dict[str, Any] = {"instances": 100}
+    forecast: Any = ampsim.forecast(model, "tflops-1", ["amp"], mode="sleep", **short)
+    for given in (ampsim.simulate(model, "tflops-1", "sequential", **short), forecast):
+        said = f"from_torch, got {type(given).__name__}; .* kept runs and forecasts have none$"
+        with pytest.raises(OptionError, match="^to_torch takes a result, or a model, .*" + said):
+            ampsim.to_torch(given)

@@ -476,7 +476,7 @@ class Scaled(nn.Module):
 )
 def test_a_parameter_that_is_reduced_to_one_number_is_refused_with_what_to_try(reduced):
     """The sum was left out, and hooks were to blame for another loss."""
-    told = r"Scaled: \w+ is over all axes of a parameter w .*, line \d+.*; take w.reshape\(-1, 1\)"
+    told = r"Scaled: \w+ is over all axes, as of a parameter w .*, line \d+.*take w.reshape\(-1, "
     with pytest.raises(GraphError, match=told):
         imported(Scaled(reduced), ITEMS["rows"])
 

@@ -465,6 +465,10 @@ def scheduled() -> Any:
     return optimizer
 
 
+SPLITS = (
+    "each split of data must be a tuple of tensors (inputs, target), a Dataset, or a list or "
+    "DataLoader of batches (inputs, target)"
+)
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a scheduler": (
         {"optimizer": scheduled()},
@@ -511,7 +515,15 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "batches that are dictionaries": (
         {"data": ([{"x": X, "y": Y}], [{"x": X, "y": Y}])},
-        "train must hold arrays of numbers with a row for each item, got <U1 of shape (1,)",
+        f"{SPLITS}, got list: a batch is a dict; DataLoader has batch_size and collate_fn",
+    ),
+    "items in place of batches": (
+        {"data": ([(X[0], Y[0]), (X[1], Y[1])], [(X[0], Y[0])])},
+        f"{SPLITS}, got list: a batch is a single item; DataLoader has batch_size and collate_fn",
+    ),
+    "a penalty on weights": (
+        {"loss": lambda output, target: F.cross_entropy(output, target) + (NET.weight**2).sum()},
+        "Linear: sum is over all axes, as of a parameter w; decay of weights into the optimizer",
     ),
     "data that are no numbers": (
         {"data": ((X * float("nan"), Y), (X, Y))},
@@ -579,20 +591,8 @@ def test_a_wrong_argument_is_told_in_a_line(what):
 
 
 def test_what_is_no_module_is_told():
-    with pytest.raises(
-        OptionError, match=r"module must be a torch.nn.Module, got type; try Net\(\)"
-    ):
+    with pytest.raises(OptionError, match=r"module must be a torch.nn.Module, got type; try Net"):
         imported(Good)
-
-
-def test_weights_go_back_only_where_they_came_from():
-    model = ampsim.load_model("mlp", data="synthetic", hidden=4)
-    short: dict[str, Any] = {"instances": 100}
-    forecast: Any = ampsim.forecast(model, "tflops-1", ["amp"], mode="sleep", **short)
-    for given in (ampsim.simulate(model, "tflops-1", "sequential", **short), forecast):
-        said = f"from_torch, got {type(given).__name__}; .* kept runs and forecasts have none$"
-        with pytest.raises(OptionError, match="^to_torch takes a result, or a model, .*" + said):
-            ampsim.to_torch(given)
 
 
 def test_half_precision_is_refused():
