@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import ampsim
 from ampsim import assets
@@ -12,8 +12,6 @@ from ampsim.cli.devices import load, summary
 from ampsim.cli.models import parameter_count
 from ampsim.cli.options import RECIPE_FILE, recipe_at
 from ampsim.errors import AmpsimError, FileFormatError
-
-_UNMEASURED: Final = "no data to validate on, so that no target is reached; give some as valid"
 
 
 def check(files: list[str], *, json: str | None = None) -> Code:
@@ -141,4 +139,5 @@ def _model_words(file: str) -> tuple[str, list[str]]:
         f"an instance of {trial.items} items went forward and back in {trial.messages} {steps} "
         f"(mode {trial.mode})"
     )
-    return words, [] if trial.is_measured else [_UNMEASURED]
+    unmeasured = "no data to validate on, so that no target is reached; give some as valid"
+    return words, [] if trial.is_measured else [unmeasured]

@@ -44,7 +44,12 @@ def models(
         )
         return Code.FINE
     if graph is not None:
-        _require_dot(graph)
+        if graph.suffix.lower() != ".dot":
+            raise OptionError(
+                f"cannot write a graph to {str(graph)!r}: its suffix must be .dot, got "
+                f"{graph.suffix or 'none'!r}; Graphviz makes a picture of that: dot -Tsvg -O "
+                "FILE.dot"
+            )
         hold(prepared_file(graph))
     model = options.make_model(name, settings)
     built = model.graph()
@@ -93,24 +98,22 @@ def _plain(
     from ampsim.forecasting.forecast import cc_ratio
     from ampsim.study.model import options_of
 
+    of_option, of_node = ("name", "type", "value", "description"), ("name", "type", "parameters")
     fields = None if model is None else options_of(model.config)
     nodes = None if model is None or graph is None else map(_node_row, _shown(model, graph))
     return {
         "name": name,
         "description": description,
         "options": fields
-        and [{key: str(getattr(one, key)) for key in _OF_OPTION} for one in fields],
-        "nodes": nodes and [dict(zip(_OF_NODE, node, strict=True)) for node in nodes],
+        and [{key: str(getattr(one, key)) for key in of_option} for one in fields],
+        "nodes": nodes and [dict(zip(of_node, node, strict=True)) for node in nodes],
         "parameters": None if graph is None else parameter_count(graph),
         "cc_ratio": None if model is None else cc_ratio(model),
     }
 
 
-_OF_OPTION = ("name", "type", "value", "description")
-_OF_NODE = ("name", "type", "parameters")
-
-
 def _text(name: str, model: ampsim.Model, graph: Graph) -> str:
+    from ampsim.dataflow import PROGRAMS
     from ampsim.study.loading import types_in_words
     from ampsim.study.model import options_of
 
@@ -122,6 +125,7 @@ def _text(name: str, model: ampsim.Model, graph: Graph) -> str:
     shown = _shown(model, graph)
     nodes = [_node_row(node) for node in shown]
     kind, noun = ("Program", "layer") if model.is_program_only else ("Graph", "node")
+    has_both = model.make_program is not None and not model.is_program_only
     what = f"{kind}: {len(shown)} {noun}{'s' * (len(shown) != 1)}"
     return "\n".join(
         [
@@ -132,18 +136,9 @@ def _text(name: str, model: ampsim.Model, graph: Graph) -> str:
             "",
             f"{what}, {parameter_count(graph):,} parameters; CC ratio {_ratio(model)}",
             in_columns(nodes, indent="  "),
-            *_beside(model),
+            *[f"Also a program of the same parameters: --schedule {','.join(PROGRAMS)}"] * has_both,
         ]
     )
-
-
-def _beside(model: ampsim.Model) -> list[str]:
-    """The line on a program that stands beside a graph."""
-    from ampsim.dataflow import PROGRAMS
-
-    has_both = model.make_program is not None and not model.is_program_only
-    schedules = ",".join(PROGRAMS)
-    return [f"Also a program of the same parameters: --schedule {schedules}"] if has_both else []
 
 
 def _ratio(model: ampsim.Model) -> str:
@@ -167,11 +162,3 @@ def _node_row(node: Any) -> tuple[str, str, str]:
     shapes = getattr(node, "parameter_shapes", {})
     texts = [f"{key} {' x '.join(map(str, shape))}" for key, shape in shapes.items()]
     return node.name, type(node).__name__, ", ".join(texts)
-
-
-def _require_dot(path: Path) -> None:
-    if path.suffix.lower() != ".dot":
-        raise OptionError(
-            f"cannot write a graph to {str(path)!r}: its suffix must be .dot, got "
-            f"{path.suffix or 'none'!r}; Graphviz makes a picture of that: dot -Tsvg -O FILE.dot"
-        )

@@ -65,6 +65,16 @@ def free_links_line(cluster: ampsim.Cluster) -> str:
     return "Links are free here; --latency-s and --bandwidth-bytes-per-s give them a cost."
 
 
+def note_free_products(model: ampsim.Model, cluster: ampsim.Cluster) -> None:
+    """Note which products of matrices take no time, by what a device's file leaves out."""
+    from ampsim.model_parallel import free_products
+    from ampsim.study.process_settings import fixed_settings
+
+    with fixed_settings():
+        for line in free_products(model.bare_graph(), cluster):
+            complain(f"note: {line}")
+
+
 def make_model(name: str, settings: list[str] | None, data: str | None = None) -> ampsim.Model:
     """The model that the command line names, with its settings and its data folder."""
     from ampsim.study.loading import option_names, settings_of, with_data_folder

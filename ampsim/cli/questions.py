@@ -83,6 +83,8 @@ class Question:
         made = None if names is None else self.tuning.schedules(names)
         loaded = options.make_model(model, self.settings, self.data)
         cluster = self.hardware.cluster()
+        if "device" not in varies:
+            options.note_free_products(loaded, cluster)
         if self.schedule and made:
             axes: tuple[Axis, ...] = ()
             with suppress(AmpsimError):  # which is told later: a condition may name more schedules

@@ -204,6 +204,7 @@ def run(
     write(_summary(outcome.result))
     if outcome.result.never_met:
         complain(f"note: {outcome.result.never_met}")
+    options.note_free_products(loaded, cluster)
     if on_links := options.free_links_line(cluster):
         write(on_links)
     if time is not None:

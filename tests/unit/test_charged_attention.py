@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import ampsim
+from ampsim.cli.entry import program
+from ampsim.cli.options import Hardware, Tuning
+from ampsim.cli.questions import Question
 from ampsim.forecasting.forecast import cc_ratio
 from ampsim.interop import Position
 from ampsim.ir import Graph
@@ -79,3 +82,17 @@ def test_a_forecast_says_where_attention_takes_no_time(cluster, is_free):
     made = ampsim.forecast(attending(1), cluster, ["sequential"], mode="sleep", placement="paper")
     said = [one for one in beside_answer(made) if "no time" in one]
     assert [one.split(",")[0] for one in said] == ["attention takes no time on tflops-1"] * is_free
+
+
+@pytest.mark.parametrize("device", ["tflops-1", "p100"])
+def test_runs_and_questions_say_so_too(device, monkeypatch, capsys, tmp_path):
+    """Only a forecast did, while a trace, and what a faster device buys, leave attention out."""
+    monkeypatch.setattr(ampsim, "load_model", lambda _name, **_settings: attending(1))
+    hardware = Hardware(device=device, workers=1)
+    Question(hardware=hardware, tuning=Tuning()).setup("attending", "amp", ["latency_s=1e-6..1"])
+    asked = capsys.readouterr().err
+    typed = ["run", "attending", "--device", device, "--workers", "1", "--mode", "sleep", "--quiet"]
+    program()([*typed, "--out", str(tmp_path / "out")], standalone_mode=False)
+    note = "ampsim: note: attention takes no time on tflops-1, which names no bandwidth or overhead"
+    for said in (asked, capsys.readouterr().err):
+        assert said.count(note) == (device == "tflops-1")
