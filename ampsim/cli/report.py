@@ -54,11 +54,11 @@ def report(
     not follow any more. The object of --json: ampsim, reports (a list: name, title, folder, state,
     faults, notes; the state is listed, written, redrawn, failed, follows, stale or interrupted).
     """
-    from ampsim.recipes.recipe import program_names, recipe_names
+    from ampsim.recipes.recipe import report_names
     from ampsim.recipes.running import InterruptedReport
 
     way = _what_to_do(check=check, rerun=rerun, redraw=redraw)
-    every = names or [*recipe_names(), *program_names()]
+    every = names or report_names()
     runs = ["jobs", "executor", "run_limit"]
     if list_only or not every or (way == "write" and not names):
         require_effect(["check", "rerun", "redraw", "out", *runs], "where recipes are listed")
@@ -107,9 +107,9 @@ def _what_to_do(*, check: bool, rerun: bool, redraw: bool) -> _Way:
 
 def _split(names: list[str]) -> tuple[list[Recipe], list[Path]]:
     """The recipes of these names, and the folders of the programs."""
-    from ampsim.recipes.recipe import program_folder, read_recipe, recipe_folder
+    from ampsim.recipes.recipe import PROGRAM, folder_with, read_recipe, recipe_folder
 
-    folders = {name: program_folder(name) for name in names}
+    folders = {name: folder_with(PROGRAM, name) for name in names}
     recipes = [read_recipe(recipe_folder(name)) for name in names if folders[name] is None]
     return recipes, [folder for name in names if (folder := folders[name]) is not None]
 

@@ -376,28 +376,20 @@ def reports_folder() -> Path | None:
     return next((path for path in candidates if os.path.isdir(path)), None)
 
 
-def recipe_names() -> list[str]:
-    """Names of the recipes there, sorted: each is its folder's."""
-    return _names_with(RECIPE)
+def report_names() -> list[str]:
+    """Names of the reports there, each its folder's: of recipes, then of programs, sorted."""
+    folder, files = reports_folder(), (RECIPE, PROGRAM)
+    found = [] if folder is None else [sorted(folder.glob(f"*/{file}")) for file in files]
+    return [path.parent.name for paths in found for path in paths]
 
 
-def program_names() -> list[str]:
-    """Names of the reports there that a program makes, sorted."""
-    return _names_with(PROGRAM)
-
-
-def _names_with(file: str) -> list[str]:
-    folder = reports_folder()
-    return [] if folder is None else sorted(path.parent.name for path in folder.glob(f"*/{file}"))
-
-
-def _folder_with(file: str, name_or_path: str) -> Path | None:
+def folder_with(file: str, name_or_path: str) -> Path | None:
     """The folder with a file that a report's name, or a path, leads to; None where there is none.
 
     A path is that of the folder or of the file; a name of the folder `reports/` goes before it.
     """
     folder = reports_folder()
-    if folder is not None and name_or_path in (*recipe_names(), *program_names()):
+    if folder is not None and name_or_path in report_names():
         place = folder / name_or_path
     else:
         path = expanded(name_or_path)
@@ -411,7 +403,7 @@ def recipe_folder(name_or_path: str) -> Path:
     Raises:
         UnknownNameError: there is no such recipe.
     """
-    if (found := _folder_with(RECIPE, name_or_path)) is not None:
+    if (found := folder_with(RECIPE, name_or_path)) is not None:
         return found
     if os.sep in name_or_path or name_or_path in (".", "..", RECIPE):
         raise UnknownNameError(f"no recipe in {name_or_path!r}; expected a folder with {RECIPE}")
@@ -420,12 +412,5 @@ def recipe_folder(name_or_path: str) -> Path:
             f"no recipe named {name_or_path!r}: there is no folder 'reports' here; go to a "
             f"checkout of ampsim, or give the path of a folder with {RECIPE}"
         )
-    known = sorted([*recipe_names(), *program_names()])
-    raise UnknownNameError(
-        f"{one_of('recipe', name_or_path, known)}; or give the path of a folder with {RECIPE}"
-    )
-
-
-def program_folder(name_or_path: str) -> Path | None:
-    """The folder of a program that a name or a path leads to; None where it leads to none."""
-    return _folder_with(PROGRAM, name_or_path)
+    told = one_of("recipe", name_or_path, report_names())
+    raise UnknownNameError(f"{told}; or give the path of a folder with {RECIPE}")

@@ -13,7 +13,7 @@ from ampsim.errors import FileFormatError, UnknownNameError
 from ampsim.metric import Metric
 from ampsim.model_parallel.placements import base
 from ampsim.model_parallel.placements.paper import Paper
-from ampsim.recipes.recipe import read_recipe, recipe_folder, recipe_names
+from ampsim.recipes.recipe import read_recipe, recipe_folder, report_names
 from ampsim.recipes.rows import make_rows
 
 GOOD = """
@@ -258,7 +258,7 @@ def test_an_empty_recipe_and_none_at_all_are_told(write, rejection):
 
 def test_a_name_is_looked_for_in_the_reports_here(write):
     folder = write(GOOD, "reports/mine")
-    assert recipe_names() == ["mine"]
+    assert report_names() == ["mine"]
     assert recipe_folder("mine").resolve() == folder.resolve()
     for path in ("reports/mine", "reports/mine/recipe.toml", "./reports/mine"):
         assert recipe_folder(path).resolve() == folder.resolve()
@@ -274,7 +274,7 @@ def test_a_recipe_that_is_not_there_is_told(write, monkeypatch):
     ):
         recipe_folder("reports/x")
     monkeypatch.setattr("ampsim.recipes.recipe.reports_folder", lambda: None)
-    assert recipe_names() == []
+    assert report_names() == []
     with pytest.raises(UnknownNameError, match=r"^no recipe named 'mine': there is no folder 'rep"):
         recipe_folder("mine")
 
