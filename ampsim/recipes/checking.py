@@ -84,10 +84,7 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
     Hashes are of the recipe, the device files, the data files as far as they are here, and the
     report's own files, all of which a report of this recipe must have. The tiny runs that its
     witnesses tell of are made again. That ampsim's code or the model file has changed is a note.
-
-    Args:
-        recipe: what the report was made from.
-        folder: where it lies; nothing is written there.
+    Nothing is written into the folder.
     """
     try:
         manifest = read_manifest(folder)
@@ -116,12 +113,7 @@ def check_again(recipe: Recipe, folder: Path, again: Results | Explored) -> Verd
     What the manifest says of code and files only becomes a note: the runs decide. Of a report that
     was made with other kernels of linear algebra, those numbers are compared that timing decides,
     for rounding alone may move the epochs to a target by a fifth; the rest is checked as by
-    `check_report`.
-
-    Args:
-        recipe: what the report was made from.
-        folder: where it lies; nothing is written there.
-        again: what the recipe gives now.
+    `check_report`. Nothing is written into the folder.
     """
     try:
         manifest, results = read_manifest(folder), read_results(recipe, folder)
@@ -172,11 +164,7 @@ def differences(
 ) -> Iterator[str]:
     """The files of a report that are not what they are drawn to, a sentence each.
 
-    Args:
-        folder: where the report lies.
-        manifest: its own.
-        drawn: the same, drawn again.
-        skipped: why pictures are not compared; None where they are.
+    Pictures are compared unless they are `skipped`, for that reason.
     """
     yield from lacks_of(manifest, drawn.contents)
     for name in files_of(manifest):

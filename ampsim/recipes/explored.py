@@ -157,19 +157,13 @@ def _winners(found: Exploration) -> Iterator[tuple[tuple[Any, ...], str]]:
 
 
 def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Explored:
-    """Time and learn what is not in the store of `folder` yet, until the map is sure.
-
-    Args:
-        recipe: what to explore.
-        folder: the report's; finished runs are kept in a folder within.
-        options: how.
+    """Time and learn what is not in the store of the report's folder yet, until the map is sure.
 
     Raises:
         FileFormatError, MissingDataError, InterruptedReport, SimulationError, ExecutorError,
             OptionError: as of `run_recipe`.
     """
     space, file = space_of(recipe), recipe.file
-    assert file.explore is not None, "the recipe explores"
     keeping = RunCache(folder, options.is_fresh, say=options.say)
     asked = Query(
         setup=space.base.setup, target=file.target, max_epochs=file.max_epochs or 1,
@@ -188,7 +182,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         runs = PointRuns(asked, executor, advice)
         explorer = Explorer(rows, asked, runs)
         try:
-            stopped = bool(explorer.run(file.explore.sure))
+            stopped = bool(explorer.run(space.asked.sure))
         except KeyboardInterrupt:
             stopped = True
     if stopped:
@@ -209,9 +203,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
 
 def _manifest(space: ExploredSpace, ends: Rows) -> dict[str, Any]:
     """Build a map's manifest, as it will be read again; `ends` are its rows there."""
-    recipe, base = space.recipe, space.base
-    asked = recipe.file.explore
-    assert asked is not None, "the recipe explores"
+    recipe, asked, base = space.recipe, space.asked, space.base
     made = manifest_of(recipe, base, [{} for _row in base.rows], [])
     made["costs"] = costs_of(recipe, ends)
     over = {key: list(of) for key, of in space.values.items()}

@@ -98,8 +98,13 @@ def contents_of(program: ReportProgram, tables: Mapping[str, DataFrame]) -> dict
 
 
 def _witness(program: ReportProgram) -> str:
-    """Run the program with its small values: JSON, a line a row."""
-    tables = {name: _csv(one).splitlines() for name, one in program.tiny_tables().items()}
+    """Run a copy of the program with its small values: JSON, a line a row."""
+    path = program.folder / PROGRAM
+    with user_code(f"{path} failed with its {WITNESS_NAME}"):
+        make: Any = runpy.run_path(str(path))["tables"]
+        make.__globals__.update(program.witness)
+    made = replace(program, make_tables=make).tables()
+    tables = {name: _csv(one).splitlines() for name, one in made.items()}
     return json.dumps({"kind": "witness", "tables": tables}, indent=1) + "\n"
 
 
@@ -223,26 +228,12 @@ class ReportProgram:
         """
         path = self.folder / PROGRAM
         with user_code(f"{path} failed"):
-            given = self.make_tables()
-        tables: Any = given
+            tables: Any = self.make_tables()
         if not isinstance(tables, dict) or not tables:
             raise FileFormatError(f"{path}: tables() must give tables by name, got {short(tables)}")
         for fault in _faults_of_tables(tables, self):  # pyright: ignore[reportUnknownArgumentType]  # a user's
             raise FileFormatError(f"{path}: {fault}")
-        return dict(given)
-
-    def tiny_tables(self) -> dict[str, pd.DataFrame]:
-        """Run the program with the small values of `WITNESS`, in a copy of its own.
-
-        Raises:
-            FileFormatError: it gives something else, or what no report can hold.
-            SimulationError: it fails.
-        """
-        path = self.folder / PROGRAM
-        with user_code(f"{path} failed with its {WITNESS_NAME}"):
-            tables: Any = runpy.run_path(str(path))["tables"]
-            tables.__globals__.update(self.witness)
-        return replace(self, make_tables=tables).tables()
+        return {**tables}
 
     def manifest(self) -> dict[str, Any]:
         """The program's part of a report's manifest."""
@@ -401,15 +392,10 @@ _IS_KIND: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def check_program(program: ReportProgram, folder: Path, *, is_again: bool = False) -> Verdict:
-    """Tell whether a report follows from its program.
+    """Tell whether a report follows from its program; nothing is written into its folder.
 
-    That is run again in whole, unless it has a witness: then only in the small way of that, and
-    page and figures are drawn of the tables that the report has.
-
-    Args:
-        program: what made it.
-        folder: where it lies; nothing is written there.
-        is_again: run it in whole, also if it has a witness.
+    The program is run again in whole, unless it has a witness and not `is_again`: then only in the
+    small way of that, and page and figures are drawn of the tables that the report has.
     """
     try:
         manifest = read_manifest(folder)

@@ -127,8 +127,8 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results | E
             f"the recipe has changed since {OUTLINES_FILE} was written; run it again"
         )
     manifest["recipe"] = now  # of which title and text may have changed
+    own = {key: one for key, one in manifest.items() if key not in _WRITTEN}
     if outlines is None:
-        own = {key: one for key, one in manifest.items() if key not in _WRITTEN}
         return read_explored(recipe, folder, own)
     _require_fit(recipe, outlines.runs)
     file = recipe.file
@@ -136,23 +136,16 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results | E
     spreads = [outlines.spreads.get(entry.title) for entry in file.schedules]
     origins = manifest["schedules"]
     of_runs, _ = tables_of(recipe, goal, outlines.runs, origins, spreads=spreads)
-    cluster = manifest["cluster"]
+    cluster, read_trials = manifest["cluster"], partial(pd.read_csv, folder / TRIALS)
     return Results(
         **of_runs,
         model=str(manifest["model"]["name"]),
         cluster=str(cluster["name"]),
         workers=int(cluster["workers"]),
-        trials=_trials(recipe, folder),
+        trials=no_trials() if file.tune is None else read_beside(read_trials, TRIALS),
         spreads=outlines.spreads,
-        manifest=_as_made({key: one for key, one in manifest.items() if key not in _WRITTEN}),
+        manifest=_as_made(own),
     )
-
-
-def _trials(recipe: Recipe, folder: Path) -> pd.DataFrame:
-    """The trials beside a report; none where it tunes nothing."""
-    if recipe.file.tune is None:
-        return no_trials()
-    return read_beside(partial(pd.read_csv, folder / TRIALS), TRIALS)
 
 
 def _require_fit(recipe: Recipe, runs: Sequence[Run]) -> None:
@@ -193,15 +186,8 @@ def redraw_report(
     """Write page, tables, figures and outlines of a report again, and their hashes.
 
     Witnesses and the Gantt chart, which needs spans, stay as they are, and so does all else that
-    the manifest says.
-
-    Args:
-        results: what the report was made of; its runs have no spans.
-        folder: where the report lies.
-        before: hash of each of its files, by name, as its manifest has them.
-
-    Returns:
-        The files that were drawn, and last the manifest.
+    the manifest says, which had hashes of files `before`, by name. Gives the files that were drawn,
+    and last the manifest.
 
     Raises:
         OutputError: as of `Reported.save`.

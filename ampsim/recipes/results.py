@@ -72,12 +72,7 @@ class Reported(Saveable):
         raise NotImplementedError
 
     def charts(self, runs: Sequence[Run] | None) -> dict[str, bytes | None]:
-        """The charts that spans are needed for, by their files; a map has none.
-
-        Args:
-            runs: those of the report, with spans; None where none are there, so that the charts
-                are None, too.
-        """
+        """The charts that spans are needed for, by their files, or None without; a map has none."""
         del runs
         return {}
 
@@ -235,14 +230,8 @@ def line_names(file: RecipeFile) -> list[str]:
 
 PUBLISHED: Final = "published.csv"
 
-_WORDS: Final = {
-    "train_per_s": "training",
-    "valid_per_s": "validation",
-    "epochs_to_target": "epochs to target",
-    "time_to_target_s": "time to target",
-    "best_accuracy": "best accuracy",
-    "best_error": "best error",
-}
+_WORDS: Final = {"train_per_s": "training", "valid_per_s": "validation"}
+"""Quantities whose names do not say what they are."""
 
 
 def published_parts(comparison: DataFrame) -> list[str]:
@@ -265,20 +254,12 @@ def published_parts(comparison: DataFrame) -> list[str]:
 
 
 def _line(record: Row) -> list[str]:
-    quantity = text(record, "quantity")
-    found, made = (
-        cell_text(quantity, {quantity: record[name]}) for name in ("published", "simulated")
-    )
-    return [
-        text(record, "schedule"),
-        _WORDS.get(quantity, quantity),
-        found,
-        made,
-        format_ratio(number(record, "simulated_per_published")),
-        format_ratio(number(record, "published_ratio")),
-        format_ratio(number(record, "simulated_ratio")),
-        text(record, "source"),
-    ]
+    schedule, quantity, source = (text(record, one) for one in ("schedule", "quantity", "source"))
+    values = [cell_text(quantity, {quantity: record[name]}) for name in ("published", "simulated")]
+    names = ("simulated_per_published", "published_ratio", "simulated_ratio")
+    ratios = [format_ratio(number(record, name)) for name in names]
+    said = _WORDS.get(quantity, quantity.removesuffix("_s").replace("_", " "))
+    return [schedule, said, *values, *ratios, source]
 
 
 def compare(table: DataFrame, published: Sequence[Published]) -> DataFrame:

@@ -20,7 +20,7 @@ from ampsim.forecasting.tuning import no_trials
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule, placement_of
-from ampsim.recipes.recipe import HARDWARE, Recipe
+from ampsim.recipes.recipe import HARDWARE, Exploring, Recipe
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import methods_of, rate_of
 from ampsim.study.loading import load_model, located
@@ -90,6 +90,7 @@ class ExploredSpace:
     """The space that a recipe explores."""
 
     recipe: Recipe
+    asked: Exploring  # its keys about the map
     base: Rows  # its rows where nothing varies
     values: dict[str, tuple[Value, ...]]  # of each key, as the recipe names them
     known: dict[str, str] = field(default_factory=dict[str, str])  # files' digests, as of `rows_at`
@@ -141,7 +142,7 @@ def space_of(recipe: Recipe) -> ExploredSpace:
     there = {key: _beside_each(recipe, key, given) for key, given in asked.over.items()}
     values = _told(recipe, "explore.over", lambda: values_of(there, base.setup, asked.points))
     named = {key: _names(given) for key, given in asked.over.items() if key in _FILES}
-    return ExploredSpace(recipe, base, values | named)
+    return ExploredSpace(recipe, asked, base, values | named)
 
 
 def search_of(recipe: Recipe) -> tuple[Setup, dict[str, Any]]:

@@ -53,14 +53,8 @@ from ampsim.study.schedule_names import schedule_of_row
 TRIALS: Final = "trials.csv"
 
 
-def tuned_rows(
-    recipe: Recipe,
-    rows: Rows,
-    executor: RunExecutor,
-    on_progress: OnProgress | None,
-    keeping: RunCache,
-) -> Rows:
-    """Try learning rates for each row, if the recipe says so; `keeping` has them.
+def tuned_rows(recipe: Recipe, rows: Rows, maker: RunMaker) -> Rows:
+    """Try learning rates for each row, if the recipe says so.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; what finished is kept.
@@ -68,7 +62,6 @@ def tuned_rows(
     """
     if recipe.file.tune is None:
         return rows
-    maker = RunMaker(executor, on_progress, keeping)
     spaces = [
         SettingSpace(methods_of(row.plan.model), scaling=recipe.file.scale_rate)
         for row in rows.rows
@@ -77,8 +70,7 @@ def tuned_rows(
     seeds, first = recipe.file.seeds, recipe.file.seeds[0]
     if {*seeds}.intersection(range(first + SEEDS, first + SEEDS + BUDGET_MAX)):
         first = max(seeds)  # so that no trial has the seed of a run, which would favour its choice
-    tuner = Tuner(rows.rows, first, rows.goal, maker)
-    tuned = tuner.tune(recipe.file.tune, spaces)
+    tuned = Tuner(rows.rows, first, rows.goal, maker).tune(recipe.file.tune, spaces)
     if tuned.interrupted is not None:
         raise KeyboardInterrupt(tuned.interrupted)
     if tuned.lost:
@@ -124,12 +116,7 @@ class RecipeOptions:
 
 
 def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = None) -> Results:
-    """Run what is not in the store of `folder` yet, and gather everything.
-
-    Args:
-        recipe: what to run.
-        folder: the report's; finished runs are kept in a folder within.
-        options: how.
+    """Run what is not in the store of the report's folder yet, and gather everything.
 
     Raises:
         FileFormatError: something in the recipe does not fit.
@@ -149,9 +136,10 @@ def _run_with(
 ) -> Results:
     rows, seeds = make_rows(recipe), recipe.file.seeds
     keeping = RunCache(folder, options.is_fresh, say=options.say)
+    maker = RunMaker(executor, options.on_progress, keeping)
     planned = len(rows.rows) * len(seeds)
     try:
-        tuned = tuned_rows(recipe, rows, executor, options.on_progress, keeping)
+        tuned = tuned_rows(recipe, rows, maker)
         tiny = rows.with_optimizers(tuned.optimizers).rows
         witnesses = witnesses_of(tiny, rows.goal, seeds[0], executor)
         short = [end_runs(row, seeds[0]) for row in tuned.rows]
@@ -166,7 +154,7 @@ def _run_with(
     known = [one for row in tuned.rows for one in known_by(row, seeds, witnesses[row.label])]
     known += _known_at_ends(tuned.rows, short, seeds[0], witnesses)
     every = [*tasks, *tasks_of(short)]
-    made = RunMaker(executor, options.on_progress, keeping).make(every, known)
+    made = maker.make(every, known)
     found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
     if made.interrupted is not None:
         raise InterruptedReport(len(found), len(every))
@@ -176,10 +164,7 @@ def _run_with(
     runs = [replace(found[one.label, one.seed], schedule=one.label) for one in tasks]
     at_ends = (found[one.label, one.seed] for one in tasks_of(short))
     spreads = gathered(short, [rated(one, one.failure) for one in at_ends])
-    findings = _gather(recipe, tuned, runs, spreads, witnesses)
-    if advice is not None:
-        findings.manifest["assumptions"] = [*findings.manifest.get("assumptions", []), advice]
-    return findings
+    return _gather(recipe, tuned, runs, spreads, witnesses, advice=advice)
 
 
 def witnesses_of(
@@ -221,7 +206,7 @@ def _known_at_ends(
     ]
 
 
-def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
+def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> list[str]:
     """Advise a placement for rows that name none and for which another one is faster."""
     said: list[str] = []
     named = [entry.placement is not None for entry in recipe.file.schedules]
@@ -235,9 +220,8 @@ def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
         advice = advice_on(trials, [row.schedule], seed=recipe.file.seeds[0], trained=trained)
         if advice is not None:
             said.append(f"{row.label}: '{advice.placement}' {advice.slowest:.2f} times as fast")
-    if not said:
-        return None
-    return f"in trials other placements than the default are faster ({'; '.join(said)})"
+    told = f"in trials other placements than the default are faster ({'; '.join(said)})"
+    return [told] * bool(said)
 
 
 def costs_of(recipe: Recipe, rows: Rows) -> list[dict[str, str]]:
@@ -261,6 +245,8 @@ def _gather(
     runs: list[Run],
     spreads: list[Spreading],
     witnesses: Mapping[str, Witness],
+    *,
+    advice: list[str],
 ) -> Results:
     of_rows = _beside_origins(recipe.file, rows)
     of_runs, assumed = tables_of(recipe, rows.goal, runs, of_rows, spreads=spreads)
@@ -270,7 +256,7 @@ def _gather(
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
         trials=rows.trials,
-        manifest=manifest_of(recipe, rows, of_rows, assumed),
+        manifest=manifest_of(recipe, rows, of_rows, [*assumed, *advice]),
         witnesses=witnesses_to_text({row.label: witnesses[row.label] for row in rows.rows}),
         spreads={row.label: of for row, of in zip(rows.rows, spreads, strict=True)},
     )
@@ -350,13 +336,8 @@ def tables_of(
 ) -> tuple[dict[str, Any], list[str]]:
     """Build the tables of `Results` from a recipe's runs, and sentences on the intervals.
 
-    Args:
-        recipe: what was asked.
-        goal: what is measured, and the value aimed at.
-        runs: every run, at least one of each row.
-        origins: what a manifest says of each row, of which columns are those of its learning rate
-            and of what it trains copies of, if they are there; the latter come last.
-        spreads: what the intervals of its devices' numbers do to each row.
+    There is a run of each row at least. Columns are also what `origins`, a manifest's entries on
+    the rows, say of its learning rate and of what it trains copies of; the latter come last.
     """
     file, entries = recipe.file, recipe.file.schedules
     mine = [[run for run in runs if run.schedule == one.title] for one in entries]
