@@ -99,14 +99,12 @@ class Process:
         size = float(np.linalg.slogdet(self._inverse)[1])
         self.likelihood = (size - math.log(self._certain) - self.freedom * math.log(square)) / 2
 
-    def guesses(self, at: Sequence[int]) -> list[Guess]:
-        """Predict points; known ones, as if they were another draw."""
+    def guesses(self, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Predict means and spreads of points; of known ones, as if they were another draw."""
         if not self._known:
-            return [Guess(0.0, PRIOR_SPREAD, _PRIOR_FREEDOM)] * len(at)
+            return np.zeros(len(at)), np.full(len(at), PRIOR_SPREAD)
         middles = self._mean + self._alike(at, self._known) @ self._of_left
-        spreads = np.sqrt(self._scale_2 * np.maximum(self.variances(at), self._noise))
-        pairs = zip(middles.tolist(), spreads.tolist(), strict=True)
-        return [Guess(middle, spread, self.freedom) for middle, spread in pairs]
+        return middles, np.sqrt(self._scale_2 * np.maximum(self.variances(at), self._noise))
 
     def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
         """Return the share of the variance of points `of` that knowing `by` removes, (by, of)."""
@@ -158,8 +156,7 @@ class Predictor:
         between it and the next.
         """
         of_each = [one.guesses(at) for one in self._all]
-        means = np.array([[one.mean for one in of] for of in of_each])
-        spreads = np.array([[one.spread for one in of] for of in of_each])
+        means, spreads = map(np.array, zip(*of_each, strict=True))
         middles = self._weights @ means
         spread_2 = self._weights @ (spreads**2 + (means - middles) ** 2)
         spread_2 += np.log1p(np.exp(-np.maximum(middles, 0.0))) ** 2 / 12
