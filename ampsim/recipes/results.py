@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from ampsim.forecasting.intervals import Spreading
 from ampsim.output_folder import Saveable
 from ampsim.recipes.beside import OUTLINES_FILE, WITNESS_FILE, outlines_to_text
-from ampsim.recipes.recipe import Published, Recipe, RecipeFile
+from ampsim.recipes.recipe import HARDWARE, Published, Recipe, RecipeFile
 from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame, Row, floats, number, rows, runs_by_row, text
 from ampsim.report.page.figures import TOGETHER, gantt_together, result_figures
@@ -211,18 +211,13 @@ _PLACE = (
     "the first column. Every row with all its numbers stands in report.csv."
 )
 _SHOWN: Final = ("replicas", "min_update_interval", "max_active_keys")
-_OF_ROW: Final = (
-    "name", "label", "mode", "set", "cluster", "workers", "latency_s",
-    "bandwidth_bytes_per_s", "topology",
-)  # fmt: skip
-"""Keys of a row that are no options of its schedule."""
 
 
 def line_names(file: RecipeFile) -> list[str]:
     """The schedule of each row, with those options of the model that the table does not show."""
-    found: list[str] = []
+    found, of_row = list[str](), {"name", "label", "mode", "set", *HARDWARE}
     for entry in file.schedules:
-        given = entry.model_dump(exclude_defaults=True, exclude=set(_OF_ROW)) | entry.set
+        given = entry.model_dump(exclude_defaults=True, exclude=of_row) | entry.set
         hidden = [f"{key} {value}" for key, value in given.items() if key not in _SHOWN]
         found.append(", ".join([entry.name, *hidden]))
     return found
