@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import count, repeat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ from ampsim.report.frames import (
     floats,
     integers,
     row_name,
+    rows,
     texts,
     under_way,
 )
@@ -59,20 +60,16 @@ def arguments(values: Mapping[str, Any]) -> str:
     return json.dumps(known, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def metadata(place: str, what: str, values: Mapping[str, Any]) -> str:
-    """An event that names or orders a process or a track.
+def metadata(kind: str, place: str, name: str, order: int) -> list[str]:
+    """Events that name and order a "process" or a "thread", which is a track.
 
-    >>> metadata('"pid":1', "process_name", {"name": "amp"})
+    >>> metadata("process", '"pid":1', "amp", 2)[0]
     '{"ph":"M","pid":1,"name":"process_name","args":{"name":"amp"}}'
     """
-    return f'{{"ph":"M",{place},"name":"{what}","args":{arguments(values)}}}'
-
-
-def track_names(pid: int, tid: int, name: str, order: int) -> Iterator[str]:
-    """Name and order of a track."""
-    place = f'"pid":{pid},"tid":{tid}'
-    yield metadata(place, "thread_name", {"name": name})
-    yield metadata(place, "thread_sort_index", {"sort_index": order})
+    return [
+        f'{{"ph":"M",{place},"name":"{kind}_{what}","args":{arguments(values)}}}'
+        for what, values in (("name", {"name": name}), ("sort_index", {"sort_index": order}))
+    ]
 
 
 def in_nanoseconds(time_s: Floats) -> Integers:
@@ -132,18 +129,11 @@ class Flows:
     tell: a gradient's is the step that sent it, which is another node's.
     """
 
-    def __init__(self) -> None:
-        """Start without arrows."""
-        self._next_id = 1
-        self._nodes: Collection[str] = ()
+    def __init__(self, nodes: Collection[str], ids: Iterator[int]) -> None:
+        """Start without arrows, of which only `nodes`, which have updates, get some."""
+        self._nodes, self._ids = nodes, ids
         self._forwards: OrderedDict[tuple[str, int], dict[str, list[Place]]] = OrderedDict()
         self._gradients: dict[tuple[str, str], list[Place]] = {}  # by node and track: ranks' copies
-
-    def start(self, nodes: Collection[str]) -> None:
-        """Begin another schedule, in which `nodes` have updates; others get no arrows."""
-        self._nodes = nodes
-        self._forwards.clear()
-        self._gradients.clear()
 
     def take(self, lines: list[str], step: FlowStep, place: Place) -> None:
         """Add a step; append the arrows that end there."""
@@ -165,8 +155,7 @@ class Flows:
 
     def join(self, lines: list[str], name: str, tail: Place, head: Place) -> None:
         """Append an arrow of that name."""
-        common = f'"id":{self._next_id},"name":{quoted(name)},"cat":"flow"'
-        self._next_id += 1
+        common = f'"id":{next(self._ids)},"name":{quoted(name)},"cat":"flow"'
         for shape, (track, time_us) in (('"ph":"s"', tail), ('"ph":"f","bp":"e"', head)):
             lines.append(f'{{{shape},{track},"ts":{time_us!r},{common}}}')
 
@@ -185,28 +174,41 @@ class Flows:
         return found
 
 
-@dataclass(slots=True)
-class SliceTracks:
-    """The tracks of a lane, and the end of each one's last slice."""
+class Slices:
+    """Slices of a process, by keys; a key has as many tracks, lanes, as overlap at most."""
 
-    tids: list[int] = field(default_factory=list[int])
-    free_at_ns: list[int] = field(default_factory=list[int])
+    def __init__(self, pid: int, tids: Iterator[int]) -> None:
+        """Start with no track; each of `tids` is given once."""
+        self._pid, self._tids = pid, tids
+        self._free_at_ns: dict[Any, dict[int, int]] = {}  # by key: the end of each track's last one
 
-    def track(self, start_ns: int, end_ns: int, tids: Iterator[int]) -> int:
-        """The first lane that is free at `start_ns`, a new one if none is; it is then taken."""
-        for lane, free_at_ns in enumerate(self.free_at_ns):
-            if free_at_ns <= start_ns:
-                self.free_at_ns[lane] = end_ns
-                return self.tids[lane]
-        self.free_at_ns.append(end_ns)
-        self.tids.append(next(tids))
-        return self.tids[-1]
+    def lines(
+        self, frame: DataFrame, keys: Iterable[Any], labels: Iterable[str], *, instants: bool
+    ) -> list[str]:
+        """A slice, or, if told so, an instant of what takes no time, for each row of a frame."""
+        start_ns, end_ns = (in_nanoseconds(floats(frame, end)) for end in ("start_s", "end_s"))
+        times = in_microseconds(start_ns), in_microseconds(end_ns - start_ns)
+        lines: list[str] = []
+        for key, label, begin, end, ts, dur in zip(
+            keys, labels, start_ns.tolist(), end_ns.tolist(), *times, strict=True
+        ):
+            free_at_ns = self._free_at_ns.setdefault(key, {})
+            tid = next((tid for tid, free_ns in free_at_ns.items() if free_ns <= begin), None)
+            if tid is None:
+                tid = next(self._tids)
+            free_at_ns[tid] = end
+            shape = '"ph":"i","s":"t"' if instants and end == begin else f'"ph":"X","dur":{dur!r}'
+            lines.append(f'{{{shape},"ts":{ts!r},"pid":{self._pid},"tid":{tid},{label}}}')
+        return lines
 
-    def names(self, pid: int, name: str, order: Iterator[int]) -> Iterator[str]:
-        """Name and order of each lane's track."""
-        for lane, tid in enumerate(self.tids, 1):
-            several = f", lane {lane}" if len(self.tids) > 1 else ""
-            yield from track_names(pid, tid, f"{name}{several}", next(order))
+    def names(self, named: Callable[[Any], str], order: Callable[[Any], int]) -> list[str]:
+        """Name and order of each track, by its key."""
+        lines: list[str] = []
+        for key, tids in sorted(self._free_at_ns.items(), key=lambda one: one[0]):
+            for lane, tid in enumerate(tids, 1):
+                name = named(key) + (f", lane {lane}" if len(tids) > 1 else "")
+                lines += metadata("thread", f'"pid":{self._pid},"tid":{tid}', name, order(key))
+        return lines
 
 
 class InFlight:
@@ -223,7 +225,12 @@ class InFlight:
         if not len(counted):
             return
         instance = integers(counted, "instance")
-        self._grow(int(instance.max()) + 1)
+        missing = int(instance.max()) + 1 - len(self._first_ns)
+        if missing > 0:
+            room = 0, max(missing, len(self._first_ns) // 8)  # grows by an eighth: few copies
+            never = np.iinfo(np.int64).max
+            self._first_ns = np.pad(self._first_ns, room, constant_values=never)
+            self._last_ns = np.pad(self._last_ns, room, constant_values=-1)
         np.minimum.at(self._first_ns, instance, in_nanoseconds(floats(counted, "start_s")))
         np.maximum.at(self._last_ns, instance, in_nanoseconds(floats(counted, "end_s")))
 
@@ -240,14 +247,6 @@ class InFlight:
                 _counter(pid, '"in flight"', time_us, {"instances": count})
                 for time_us, count in zip(times, part.tolist(), strict=True)
             ]
-
-    def _grow(self, count: int) -> None:
-        missing = count - len(self._first_ns)
-        if missing > 0:
-            room = max(missing, len(self._first_ns) // 8)  # grows by an eighth: few copies
-            never = np.full(room, np.iinfo(np.int64).max)
-            self._first_ns = np.concatenate([self._first_ns, never])
-            self._last_ns = np.concatenate([self._last_ns, np.full(room, -1)])
 
 
 def update_events(updates: DataFrame, pid: int, versions: dict[str, int]) -> list[str]:
@@ -295,73 +294,38 @@ def loss_events(epochs: DataFrame, pid: int) -> list[str]:
     return lines
 
 
-def _counter(pid: int, name: str, time_us: float, values: dict[str, Any]) -> str:
+def _counter(pid: int, name: str, time_us: float, values: Mapping[str, Any]) -> str:
     return f'{{"ph":"C","pid":{pid},"ts":{time_us!r},"name":{name},"args":{arguments(values)}}}'
 
 
-class Links:
-    """Slices of one run's transfers, in a process of their own."""
+def link_events(
+    transfers: Iterable[DataFrame], pid: int, tids: Iterator[int], hosts: Hosts
+) -> Iterator[list[str]]:
+    """Lines of a run's transfers, in a process of their own, then the names of the tracks."""
 
-    def __init__(self, pid: int, hosts: Hosts, tids: Iterator[int]) -> None:
-        """Start with no link in a process that nothing else has; each of `tids` is given once."""
-        self._pid, self._hosts, self._tids = pid, hosts, tids
-        self._links: dict[tuple[int, int], SliceTracks] = {}
+    def words(worker: int) -> str:
+        return row_name(worker, hosts)
 
-    def events(self, transfers: Iterable[DataFrame]) -> Iterator[list[str]]:
-        """Lines of all transfers in these chunks, then the names of the tracks."""
-        yield from map(self._slices, sliced(transfers))
-        order = count()
-        yield [
-            line
-            for ends, link in sorted(self._links.items(), key=lambda one: one[0])
-            for line in link.names(self._pid, " → ".join(map(self._words, ends)), order)
-        ]
-
-    def _slices(self, transfers: DataFrame) -> list[str]:
-        start_ns = in_nanoseconds(floats(transfers, "start_s"))
-        end_ns = in_nanoseconds(floats(transfers, "end_s"))
-        labels: dict[tuple[str, ...], tuple[str, str]] = {}
-        lines: list[str] = []
-        rows = zip(
-            self._names_and_ends(transfers),
-            integers(transfers, "source_worker").tolist(),
-            integers(transfers, "target_worker").tolist(),
-            integers(transfers, "bytes").tolist(), start_ns.tolist(), end_ns.tolist(),
-            in_microseconds(start_ns), in_microseconds(end_ns - start_ns),
-            strict=True,
-        )  # fmt: skip
-        for named, sender, receiver, size, begin, end, ts, dur in rows:
-            if named not in labels:
-                labels[named] = _label(*named)
-            label, ends = labels[named]
-            link = self._links.setdefault((sender, receiver), SliceTracks())
-            tid = link.track(begin, end, self._tids)
-            shape = f'"ph":"X","dur":{dur!r}' if end > begin else '"ph":"i","s":"t"'
-            place = f'"pid":{self._pid},"tid":{tid}'
-            lines.append(
-                f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{ends},"bytes":{size}}}}}'
-            )
-        return lines
-
-    def _names_and_ends(self, transfers: DataFrame) -> Iterator[tuple[str, str, str]]:
-        """Name of each transfer and its two ends: nodes, or workers where an operation sends."""
-        if "operation" in transfers:
-            ends = (integers(transfers, f"{end}_worker").tolist() for end in ("source", "target"))
-            for name, source, target in zip(texts(transfers, "node"), *ends, strict=True):
-                yield plain(name, IN_FULL), self._words(source), self._words(target)
-            return
-        nodes = (texts(transfers, end) for end in ("source", "target"))
-        for source, target in zip(*nodes, strict=True):
-            source, target = plain(source, IN_FULL), plain(target, IN_FULL)
-            yield f"{source} → {target}", source, target
-
-    def _words(self, worker: int) -> str:
-        return row_name(worker, self._hosts)
+    links, order = Slices(pid, tids), count()
+    for chunk in sliced(transfers):
+        label = cache(_label)  # of a chunk, as operations may all have names of their own
+        ends = [integers(chunk, f"{end}_worker").tolist() for end in ("source", "target")]
+        if "operation" in chunk:  # has a name, and a worker sends it
+            named = zip(*([*map(words, end)] for end in ends), texts(chunk, "node"), strict=True)
+        else:
+            named = zip(texts(chunk, "source"), texts(chunk, "target"), strict=True)
+        sizes = integers(chunk, "bytes").tolist()
+        labels = (f'{label(*one)},"bytes":{size}}}' for one, size in zip(named, sizes, strict=True))
+        yield links.lines(chunk, zip(*ends, strict=True), labels, instants=True)
+    yield links.names(lambda ends: " → ".join(map(words, ends)), lambda _ends: next(order))
 
 
-def _label(name: str, source: str, target: str) -> tuple[str, str]:
+def _label(source: str, target: str, name: str | None = None) -> str:
+    """Name of a transfer, its category and the ends of it; the name is of these unless given."""
+    source, target = plain(source, IN_FULL), plain(target, IN_FULL)
+    name = f"{source} → {target}" if name is None else plain(name, IN_FULL)
     ends = f'"source":{quoted(source)},"target":{quoted(target)}'
-    return f'"name":{quoted(name)},"cat":"transfer"', ends
+    return f'"name":{quoted(name)},"cat":"transfer","args":{{{ends}'
 
 
 _BEHIND: Final = 1 << 20
@@ -382,29 +346,19 @@ def outage_events(
         end_s: end of the run; what lasts longer is cut there.
         what: the tracks are of.
     """
-    lanes: dict[int, SliceTracks] = {}
-    rows = outages[floats(outages, "start_s") < end_s].sort_values("start_s", kind="stable")
-    start_ns = in_nanoseconds(floats(rows, "start_s"))
-    end_ns = in_nanoseconds(floats(rows, "end_s").clip(max=end_s))
-    lost = np.nan_to_num(floats(rows, "updates_lost")).astype(int).tolist()
-    lines: list[str] = []
-    for kind, updates, worker, begin, end, ts, dur in zip(
-        texts(rows, "kind"), lost, integers(rows, "worker").tolist(), start_ns.tolist(),
-        end_ns.tolist(), in_microseconds(start_ns), in_microseconds(end_ns - start_ns), strict=True,
-    ):  # fmt: skip
-        name = quoted(plain(f"{kind}, {updates} updates lost" if updates else kind))
-        tid = lanes.setdefault(worker, SliceTracks()).track(begin, end, tids)
-        lines.append(
-            f'{{"ph":"X","dur":{dur!r},"ts":{ts!r},"pid":{pid},"tid":{tid},"name":{name},'
-            f'"cat":"{what.removesuffix("s")}"}}'
-        )
+    shown = outages[floats(outages, "start_s") < end_s].sort_values("start_s", kind="stable")
+    shown = shown.assign(end_s=floats(shown, "end_s").clip(max=end_s))
+    lost = np.nan_to_num(floats(shown, "updates_lost")).astype(int).tolist()
+    named = [
+        quoted(plain(f"{kind}, {updates} updates lost" if updates else kind))
+        for kind, updates in zip(texts(shown, "kind"), lost, strict=True)
+    ]
+    labels = [f'"name":{name},"cat":"{what.removesuffix("s")}"' for name in named]
+    slices = Slices(pid, tids)
+    lines = slices.lines(shown, integers(shown, "worker").tolist(), labels, instants=False)
     for start in range(0, len(lines), CHUNK_ROWS):
         yield lines[start : start + CHUNK_ROWS]
-    yield [
-        line
-        for worker in sorted(lanes)
-        for line in lanes[worker].names(pid, f"worker {worker}: {what}", repeat(_BEHIND + worker))
-    ]
+    yield slices.names(lambda worker: f"worker {worker}: {what}", lambda worker: _BEHIND + worker)
 
 
 def memory_events(memory: DataFrame, pid: int) -> Iterator[list[str]]:
@@ -412,16 +366,13 @@ def memory_events(memory: DataFrame, pid: int) -> Iterator[list[str]]:
 
     Each is the fullest moment of a stretch of time, as in `Result.memory`.
     """
-    categories = [str(name) for name in memory.columns if name not in ("worker", "time_s", "bytes")]
+    categories = [name for name in memory.columns if name not in ("worker", "time_s", "bytes")]
     for chunk in sliced([memory]):
-        parts = {name: integers(chunk, name).tolist() for name in categories}
-        workers = integers(chunk, "worker").tolist()
-        owners = ("the host" if worker < 0 else f"worker {worker}" for worker in workers)
+        owners = [f"worker {one}" if one >= 0 else "the host" for one in integers(chunk, "worker")]
+        held = rows(chunk[categories].astype(int))
         yield [
-            _counter(
-                pid, f'"memory of {owner}"', time_us, {name: parts[name][row] for name in parts}
-            )
-            for row, (owner, time_us) in enumerate(zip(owners, times_us(chunk), strict=True))
+            _counter(pid, f'"memory of {owner}"', time_us, sizes)
+            for owner, time_us, sizes in zip(owners, times_us(chunk), held, strict=True)
         ]
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from itertools import count as counted
 from pathlib import Path
@@ -31,7 +32,6 @@ from ampsim.report.frames import (
     floats,
     hosts_in,
     integers,
-    is_of_operations,
     is_worker,
     owner_of,
     row_name,
@@ -43,11 +43,11 @@ from ampsim.report.perfetto.events import (
     Flows,
     FlowStep,
     InFlight,
-    Links,
     Place,
     arguments,
     in_microseconds,
     in_nanoseconds,
+    link_events,
     loss_events,
     memory_events,
     metadata,
@@ -55,7 +55,6 @@ from ampsim.report.perfetto.events import (
     quoted,
     sliced,
     stash_events,
-    track_names,
     update_events,
 )
 from ampsim.report.style import DIRECTIONS
@@ -108,12 +107,12 @@ class _Tracks:
         for row in np.unique(rows).tolist():
             if not is_worker(row) and row not in self.lane_tids:
                 self.lane_tids[row] = next(self.link_tids)
-                named = self.row_name(row), owner_of(row)
-                yield from track_names(self.pid, self.lane_tids[row], *named)
+                yield from metadata("thread", self.place(row), self.row_name(row), owner_of(row))
 
-    def tid(self, row: int) -> int:
-        """The track of a row."""
-        return self.first_tid + row if is_worker(row) else self.lane_tids[row]
+    def place(self, row: int) -> str:
+        """The process and the track of a row."""
+        tid = self.first_tid + row if is_worker(row) else self.lane_tids[row]
+        return f'"pid":{self.pid},"tid":{tid}'
 
 
 def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = "") -> int:
@@ -133,7 +132,7 @@ def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = ""
     Raises:
         OutputError: the file cannot be written.
     """
-    count, flows = 0, Flows()
+    count, ids = 0, counted(1)
     with (
         replacing(path) as temporary,
         open(temporary, "w", encoding="ascii", newline="\n", buffering=1 << 20) as file,
@@ -146,7 +145,7 @@ def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = ""
         for pid, trace in enumerate(traces, 1):
             name = row_name if trace.dependencies is None else thread_name
             tracks = _Tracks(pid, len(traces) + pid, first_tid, link_tids, name)
-            for lines, spans in _events(trace, tracks, flows):
+            for lines, spans in _events(trace, tracks, ids):
                 count += spans
                 if lines:
                     file.write(comma)
@@ -157,7 +156,7 @@ def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = ""
     return count
 
 
-def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[str], int]]:
+def _events(trace: Trace, tracks: _Tracks, ids: Iterator[int]) -> Iterator[tuple[list[str], int]]:
     """Lines of one schedule, chunk by chunk, with how many spans are in them."""
     yield list(_metadata(trace, tracks)), 0
     nodes: set[str] = set()
@@ -169,8 +168,7 @@ def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[
     for chunk in sliced(trace.stashes()):
         yield stash_events(chunk, tracks.pid, held), 0
     yield loss_events(trace.epochs, tracks.pid), 0
-    in_flight, end_s = InFlight(), 0.0
-    flows.start(nodes)
+    in_flight, flows, end_s = InFlight(), Flows(nodes, ids), 0.0
     for chunk in sliced(trace.spans()):
         in_flight.take(chunk)
         end_s = max(end_s, float(floats(chunk, "end_s").max(initial=0.0)))
@@ -186,8 +184,7 @@ def _of_devices(trace: Trace, tracks: _Tracks, end_s: float) -> Iterator[list[st
     if trace.outages is not None and len(trace.outages):
         waits = np.array([kind.startswith("waits") for kind in texts(trace.outages, "kind")])
         for what, chosen in (("outages", trace.outages[~waits]), ("waits", trace.outages[waits])):
-            if len(chosen):
-                yield from outage_events(chosen, tracks.pid, tracks.link_tids, end_s, what)
+            yield from outage_events(chosen, tracks.pid, tracks.link_tids, end_s, what)
     if trace.memory is not None and len(trace.memory):
         yield from memory_events(trace.memory, tracks.pid)
 
@@ -196,28 +193,23 @@ def _transfers(trace: Trace, tracks: _Tracks) -> Iterator[list[str]]:
     """Lines of the links' process; none where there are no transfers."""
     if not any(len(chunk) for chunk in trace.transfers()):
         return
-    yield list(_process(tracks.links_pid, f"{plain(trace.name)}: links", 2 * tracks.pid + 1))
-    links = Links(tracks.links_pid, hosts_in(trace.spans()), tracks.link_tids)
-    yield from links.events(trace.transfers())
+    pid, name = tracks.links_pid, f"{plain(trace.name)}: links"
+    yield metadata("process", f'"pid":{pid}', name, 2 * tracks.pid + 1)
+    yield from link_events(trace.transfers(), pid, tracks.link_tids, hosts_in(trace.spans()))
 
 
 def _metadata(trace: Trace, tracks: _Tracks) -> Iterator[str]:
     """Names and order of the process and of its tracks, those of idle workers too."""
-    yield from _process(tracks.pid, plain(trace.name), 2 * tracks.pid)
+    yield from metadata("process", f'"pid":{tracks.pid}', plain(trace.name), 2 * tracks.pid)
     for worker in range(trace.workers):
         name = f"worker {worker}" if trace.dependencies is None else thread_name(worker)
-        yield from track_names(tracks.pid, tracks.first_tid + worker, name, worker)
-
-
-def _process(pid: int, name: str, order: int) -> Iterator[str]:
-    yield metadata(f'"pid":{pid}', "process_name", {"name": name})
-    yield metadata(f'"pid":{pid}', "process_sort_index", {"sort_index": order})
+        yield from metadata("thread", tracks.place(worker), name, worker)
 
 
 def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
     start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
     start_ns, end_ns = in_nanoseconds(start_s), in_nanoseconds(end_s)
-    labels: dict[tuple[str, str], str] = {}
+    label = cache(_label)
     states = texts(spans, "state") if "state" in spans else [""] * len(spans)
     places = row_numbers(spans)
     lines = list(tracks.lanes_among(places))
@@ -230,12 +222,9 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
         strict=True,
     )  # fmt: skip
     for node, direction, worker, instance, state, age, said, free, middle, ts, dur in rows:
-        label = labels.get((node, direction))
-        if label is None:
-            label = labels[node, direction] = _label(node, direction)
-        place = f'"pid":{tracks.pid},"tid":{tracks.tid(worker)}'
+        place = tracks.place(worker)
         shape = '"ph":"i","s":"t"' if free else f'"ph":"X","dur":{dur!r}'
-        lines.append(f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{said}}}}}')
+        lines.append(f'{{{shape},"ts":{ts!r},{place},{label(node, direction)},"args":{{{said}}}}}')
         if not free and is_worker(worker):
             flows.take(lines, FlowStep(node, direction, instance, state, age), (place, middle))
     return lines
@@ -263,7 +252,7 @@ def _label(node: str, direction: str) -> str:
 
 def _subjects(spans: DataFrame) -> list[str]:
     """Write the instance or the operation of each span, as arguments of its slice."""
-    if not is_of_operations(spans):
+    if "operation" not in spans:
         numbers = integers(spans, "instance").tolist()
         return [f'"instance":{one},' if one >= 0 else "" for one in numbers]
     named = (texts(spans, name) for name in ("waited_for", "variable"))
@@ -296,5 +285,5 @@ def _dependencies(trace: Trace, tracks: _Tracks, flows: Flows) -> list[str]:
 
 def _middles(spans: DataFrame, tracks: _Tracks) -> list[Place]:
     start_ns, end_ns = (in_nanoseconds(floats(spans, end)) for end in ("start_s", "end_s"))
-    places = [f'"pid":{tracks.pid},"tid":{tracks.tid(row)}' for row in row_numbers(spans).tolist()]
+    places = map(tracks.place, row_numbers(spans).tolist())
     return list(zip(places, in_microseconds((start_ns + end_ns) // 2), strict=True))
