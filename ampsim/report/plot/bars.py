@@ -27,7 +27,6 @@ from ampsim.report.frames import (
     row_labels,
     rows,
     text,
-    texts,
 )
 from ampsim.report.style import (
     DIRECTIONS,
@@ -465,11 +464,9 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
 
 def _histograms(frame: DataFrame) -> dict[str, Floats]:
     """Count for each node the gradients of staleness 0, 1, 2, ..."""
-    nodes = np.asarray(texts(frame, "node"), dtype=object)
-    value, count = integers(frame, "staleness"), floats(frame, "count")
     return {
-        str(node): np.bincount(value[nodes == node], weights=count[nodes == node]).astype(float)
-        for node in dict.fromkeys(nodes.tolist())
+        str(node): np.bincount(integers(own, "staleness"), floats(own, "count")).astype(float)
+        for node, own in frame.groupby("node", sort=False, observed=True)
     }
 
 

@@ -116,7 +116,7 @@ def _draw_schedule(
     style, scale, goal, is_banded = look
     every, median = runs, _median_run(runs, goal)
     if not is_banded:
-        runs, median = [every[median]] if every else [], 0
+        runs, median = [every[median]], 0
     across = [run.time_s * scale.factor for run in runs], [run.epoch for run in runs]
     for axes, xs in zip(panels, across, strict=True):
         _draw_band(axes, xs, runs, style)
@@ -128,7 +128,7 @@ def _draw_schedule(
                 markersize=4.0, zorder=3 if is_main else 2, label=name,
             )  # fmt: skip
             if is_main:
-                _mark_reaching(axes, x, run, (style, goal))
+                _mark_reaching(axes, x, run, style, goal)
     return Line2D(
         [], [], **style.drawn, markersize=4.0, linewidth=2.0,
         label=_entry(name, every, goal, is_banded),
@@ -150,8 +150,7 @@ def _draw_band(axes: Axes, xs: list[Floats], runs: list[Curve], style: LineStyle
         axes.fill_between(grid, low, high, color=style.colour, alpha=0.16, linewidth=0.0, zorder=1)
 
 
-def _mark_reaching(axes: Axes, x: Floats, run: Curve, look: tuple[LineStyle, Goal]) -> None:
-    style, goal = look
+def _mark_reaching(axes: Axes, x: Floats, run: Curve, style: LineStyle, goal: Goal) -> None:
     index = goal.reached_by(run.score)
     if index is None:
         return
@@ -180,30 +179,24 @@ def _median_run(runs: list[Curve], goal: Goal) -> int:
 
 def _entry(name: str, runs: list[Curve], goal: Goal, is_banded: bool) -> str:
     """The legend's entry of a schedule: the medians that the table has, and the runs drawn."""
-    which = "median" if len(runs) % 2 else "lower median"
-    band = ", band: all" if is_banded else _epochs_of_all(runs, goal)
     several = len(runs) > 1
-    line = f"; line: the {which} by time{band}" if several else ""
-    if goal.target is None:
-        return f"{name}{f' ({len(runs)} repeats{line})' if several else ''}"
     reached = [(goal.reached_by(run.score), run) for run in runs]
     times_s = [math.inf if i is None else float(run.time_s[i]) for i, run in reached]
     epochs = [math.inf if i is None else float(run.epoch[i]) for i, run in reached]
+    which = "median" if len(runs) % 2 else "lower median"
+    did_all = not is_banded and math.isfinite(max(epochs))  # then that takes the band's place
+    took = f", {min(epochs):g} to {max(epochs):g} epochs" if did_all else ""
+    line = f"; line: the {which} by time{', band: all' if is_banded else took}" * several
+    if goal.target is None:
+        return f"{name}{f' ({len(runs)} repeats{line})' * several}"
     time_s, epoch = median_interval(times_s).middle, median_interval(epochs).middle
-    of = f" (medians of {len(runs)} repeats{line})" if several else ""
+    of = f" (medians of {len(runs)} repeats{line})" * several
     if time_s is None or epoch is None:
         missed = sum(math.isinf(one) for one in times_s)
-        in_some = f" in {missed} of {len(runs)} repeats" if several else ""
+        in_some = f" in {missed} of {len(runs)} repeats" * several
         return f"{name}: {_words(goal)} not reached{in_some}{line and f' ({line[2:]})'}"
     counted = f"{format_count(epoch)} epoch{'' if epoch == 1 else 's'}"
     return f"{name}: {_words(goal)} after {format_seconds(time_s)}, {counted}{of}"
-
-
-def _epochs_of_all(runs: list[Curve], goal: Goal) -> str:
-    """Tell how many epochs the repeats took to the target, where all reached it."""
-    reached = [goal.reached_by(run.score) for run in runs]
-    took = [run.epoch[i] for run, i in zip(runs, reached, strict=True) if i is not None]
-    return f", {min(took):g} to {max(took):g} epochs" if len(took) == len(runs) else ""
 
 
 def _words(goal: Goal) -> str:

@@ -183,8 +183,7 @@ def _draw_costs(axes: Axes, costs: Costs, scale: Normalize) -> None:
         colour: Any = IDLE
         if ratio > 0:
             octaves = math.log2(ratio) * (1.0 if costs.measure.is_more_better else -1.0)
-            low, high = float(scale.vmin or 0.0), float(scale.vmax or 0.0)
-            colour = COST_COLOURS(scale(min(max(octaves, low), high)))
+            colour = COST_COLOURS(scale(octaves))
         look: dict[str, Any] = {"facecolor": colour, "edgecolor": "white", "linewidth": 1.5}
         axes.add_patch(Rectangle((column, line), 1.0, 1.0, **look))
         is_alone = column == 0 or math.isnan(ratio)
@@ -206,4 +205,4 @@ def _octaves(ratios: Floats) -> Normalize:
     least, most = _COST_RANGE
     known = np.abs(np.log2(ratios[(ratios > 0.0) & np.isfinite(ratios)]))
     end = min(most, float(np.max(known, initial=least)))
-    return Normalize(-end, end)
+    return Normalize(-end, end, clip=True)

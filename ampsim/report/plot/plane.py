@@ -78,61 +78,51 @@ def place_labels(
     for line in lines:
         places = axes.transData.transform([(one.x, one.y) for one in line]) * 72.0 / figure.dpi
         points += places.tolist()
-        taken += [_around(point, _POINT_PT) for point in places.tolist()]
+        taken += [_box(x, y, _POINT_PT, _POINT_PT) for x, y in places.tolist()]
         for begin, end in itertools.pairwise(places):
             taken += _along(begin, end)
     for ends in others:
         taken += _along(*(axes.transData.transform(ends) * 72.0 / figure.dpi))
     labels = [label for line in lines for label in line]
     for label, (x, y) in zip(labels, points, strict=True):
-        across, up = _offset(label.text, (x, y), taken)
-        taken.append(_box(label.text, (x, y), (across, up)))
+        half = text_width_pt(label.text, SIZE_PT) / 2, _HEIGHT_PT / 2
+        across, up = _offset(half, (x, y), taken)
+        taken.append(_box(x + across, y + up, *half))
+        is_far = max(abs(across) - half[0], abs(up) - half[1]) > _REACHES[1] * _GAP_PT
         axes.annotate(
             label.text, (label.x, label.y), xytext=(across, up), textcoords="offset points",
             fontsize=SIZE_PT, ha="center", va="center", annotation_clip=False,
-            arrowprops=_LEADER if _is_far(label.text, (across, up)) else None,
+            arrowprops=_LEADER if is_far else None,
         )  # fmt: skip
-
-
-def _is_far(text: str, offset: tuple[float, float]) -> bool:
-    """Tell whether a label needs a thin line to its point."""
-    gaps = abs(offset[0]) - text_width_pt(text, SIZE_PT) / 2, abs(offset[1]) - _HEIGHT_PT / 2
-    return max(gaps) > _REACHES[1] * _GAP_PT
 
 
 def _along(begin: Any, end: Any) -> list[_Box]:
     steps = max(2, int(np.hypot(*(end - begin)) / _STEP_PT))
     inner = begin + np.linspace(0.0, 1.0, steps)[:, None] * (end - begin)
-    return [_around(point, _LINE_PT) for point in inner.tolist()]
+    return [_box(x, y, _LINE_PT, _LINE_PT) for x, y in inner.tolist()]
 
 
-def _around(point: Sequence[float], half_pt: float) -> _Box:
-    x, y = point
-    return x - half_pt, y - half_pt, x + half_pt, y + half_pt
+def _box(x: float, y: float, half_width: float, half_height: float) -> _Box:
+    return x - half_width, y - half_height, x + half_width, y + half_height
 
 
-def _offset(text: str, point: tuple[float, float], taken: Sequence[_Box]) -> tuple[float, float]:
-    half = text_width_pt(text, SIZE_PT) / 2
+def _offset(
+    half: tuple[float, float], point: tuple[float, float], taken: Sequence[_Box]
+) -> tuple[float, float]:
+    """The first place of a label of that half width and height where nothing is taken."""
     offsets = [
-        (side * (gap + half), rise * (gap + _HEIGHT_PT / 2))
+        (side * (gap + half[0]), rise * (gap + half[1]))
         for gap in (_GAP_PT * reach for reach in _REACHES)
         for side, rise in _PLACES
     ]
     for offset in offsets:
-        box = _box(text, point, offset)
-        if not any(_overlap(box, other) for other in taken):
+        left, low, right, high = _box(point[0] + offset[0], point[1] + offset[1], *half)
+        if not any(
+            left < other[2] and other[0] < right and low < other[3] and other[1] < high
+            for other in taken
+        ):
             return offset
     return offsets[0]
-
-
-def _box(text: str, point: tuple[float, float], offset: tuple[float, float]) -> _Box:
-    half = text_width_pt(text, SIZE_PT) / 2
-    x, y = point[0] + offset[0], point[1] + offset[1]
-    return x - half, y - _HEIGHT_PT / 2, x + half, y + _HEIGHT_PT / 2
-
-
-def _overlap(one: _Box, other: _Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 _WIDTH_IN = 8.0

@@ -72,8 +72,7 @@ def tornado(table: DataFrame) -> Figure:
         Patch(facecolor="white" if hatch else colour, edgecolor=colour, hatch=hatch, label=words)
         for words, colour, hatch in _BARS.values()
     ]
-    panels[0][0].plot([], [], "|", color=INK, markersize=9, label="no time")
-    handles += panels[0][0].get_legend_handles_labels()[0]
+    handles += panels[0][0].plot([], [], "|", color=INK, markersize=9, label="no time")
     figure.legend(handles=handles, loc="outside upper left", ncols=3)
     return figure
 
