@@ -211,12 +211,15 @@ def is_worker(row: int) -> bool:
     return 0 <= row < LANE_STEP - 1
 
 
+_NODES_LONGEST: Final = 28  # characters of a row's nodes; of others it has the count
+
+
 def row_name(row: int, hosts: Hosts | None = None) -> str:
     """Name a row: the host, another lane, or a worker with the nodes that it hosts."""
     if not is_worker(row):
         return "host" if row < 0 else thread_name(row)
-    nodes = some_of((hosts or {}).get(row, ()))
-    return f"worker {row} ({nodes})" if nodes else f"worker {row}"
+    names = [plain(node, _NODES_LONGEST) for node in (hosts or {}).get(row, ())]
+    return f"worker {row} ({fitting(names, _NODES_LONGEST)})" if names else f"worker {row}"
 
 
 def thread_name(row: int) -> str:
@@ -236,11 +239,6 @@ def short_name(row: int) -> int | str:
     return "host" if row < 0 else f"{owner_of(row)} {lane_of(row)}"
 
 
-def is_of_operations(spans: DataFrame) -> bool:
-    """Tell whether spans are a dependency engine's, whose nodes are operations."""
-    return "operation" in spans
-
-
 Hosts: TypeAlias = Mapping[int, Sequence[str]]
 """The nodes of each worker, those that work for longest first."""
 
@@ -254,15 +252,12 @@ def hosts_in(frames: Iterable[DataFrame]) -> Hosts:
     busy_s: dict[tuple[int, str], float] = {}
     places: dict[str, list[int]] = {}
     for spans in map(_computed, frames):
-        if is_of_operations(spans):
+        if "operation" in spans:
             return {}
-        nodes, node = np.unique(np.asarray(texts(spans, "node"), np.str_), return_inverse=True)
-        workers, worker = np.unique(integers(spans, "worker"), return_inverse=True)
-        pairs, of = np.unique(worker * len(nodes) + node, return_inverse=True)
-        seconds = np.bincount(of, floats(spans, "end_s") - floats(spans, "start_s"), len(pairs))
+        pairs = spans.groupby(["worker", spans["node"].astype(str)])
+        seconds = np.bincount(pairs.ngroup(), floats(spans, "end_s") - floats(spans, "start_s"))
         here: dict[str, list[int]] = {}
-        for pair, its_s in zip(pairs.tolist(), seconds.tolist(), strict=True):
-            own = int(workers[pair // len(nodes)]), str(nodes[pair % len(nodes)])
+        for own, its_s in zip(pairs.size().index, seconds.tolist(), strict=True):
             here.setdefault(own[1], []).append(own[0])
             busy_s[own] = busy_s.get(own, 0.0) + its_s
         if any(places.setdefault(name, where) != where for name, where in here.items()):
@@ -284,15 +279,3 @@ def _computed(spans: DataFrame) -> DataFrame:
     if "lane" in spans:
         return spans[~is_host & (spans["lane"] == LANES[COMPUTE_LANE])]
     return spans[~is_host] if bool(is_host.any()) else spans
-
-
-_NODES_LONGEST: Final = 28
-
-
-def some_of(nodes: Sequence[str]) -> str:
-    """Give the names of nodes that fit beside a row's, and the count of the others.
-
-    >>> some_of(["linear-1", "relu-1", "loss"])
-    'linear-1, relu-1, loss'
-    """
-    return fitting([plain(node, _NODES_LONGEST) for node in nodes], _NODES_LONGEST)

@@ -25,7 +25,6 @@ from ampsim.report.frames import (
     floats,
     hosts_in,
     integers,
-    is_of_operations,
     is_worker,
     joined,
     kept_of,
@@ -78,7 +77,7 @@ def boxes_in(spans: DataFrame, window_s: Window) -> DataFrame:
     drawn = spans[_are_drawn(spans, window_s)]
     looks = texts(drawn, "direction")
     assert set(looks) <= set(BOXES), f"directions without a colour: {sorted({*looks} - {*BOXES})}"
-    if is_of_operations(spans):
+    if "operation" in spans:  # of a dependency engine
         named = zip(texts(drawn, "node"), looks, strict=True)
         labels = ["" if kind in ("push", "dispatch") else plain(name, 40) for name, kind in named]
     else:
@@ -137,7 +136,7 @@ def rows_for(
     hidden = set(everyone) - set(shown)
     free = len(hidden & present)
     told = [_counted(free, "with only free steps"), _counted(len(hidden) - free, "with no steps")]
-    has_threads, hosts = any(map(is_of_operations, frames)), hosts_in(frames)
+    has_threads, hosts = any("operation" in one for one in frames), hosts_in(frames)
     return ChartRows(
         tuple(shown),
         tuple(thread_name(one) if has_threads else row_name(one, hosts) for one in shown),
@@ -213,28 +212,6 @@ def ends_of(every: Iterable[DataFrame]) -> set[int]:
     return {row for one in every for end in ("source", "target") for row in integers(one, end)}
 
 
-def dependencies_in(
-    spans: DataFrame, dependencies: DataFrame, boxes: DataFrame, window_s: Window
-) -> DataFrame:
-    """Make arrows from the end of each operation to the start of those that it made ready.
-
-    Args:
-        spans: of the operations.
-        dependencies: source and target, the labels of two spans.
-        boxes: what the chart draws; arrows are between their rows.
-        window_s: start and end of the time shown.
-    """
-    tails, heads = (spans.loc[dependencies[end]] for end in ("source", "target"))
-    source, target = row_numbers(tails), row_numbers(heads)
-    start_s, end_s = floats(tails, "end_s"), floats(heads, "start_s")
-    known = integers(boxes, "row")
-    has_rows = np.isin(source, known) & np.isin(target, known)
-    chosen = has_rows & (source != target) & (start_s >= window_s[0]) & (end_s <= window_s[1])
-    columns = {"source": source, "target": target, "start_s": start_s, "end_s": end_s, "bytes": 0}
-    arrows: Any = DataFrame(columns)
-    return arrows[chosen]
-
-
 @dataclass(frozen=True, slots=True)
 class ChartRun:
     """The part of a run that a chart draws."""
@@ -246,10 +223,21 @@ class ChartRun:
     dependencies: DataFrame | None = None  # labels of two spans, in place of transfers
 
     def arrows(self, boxes: DataFrame, window_s: Window) -> DataFrame:
-        """Transfers between workers, or dependencies between the rows of `boxes`."""
+        """Transfers between workers, or dependencies between the rows of `boxes`.
+
+        The latter lead from the end of an operation to the start of one that it made ready.
+        """
         if self.dependencies is None:
             return arrows_in(self.transfers, window_s)
-        return dependencies_in(self.spans, self.dependencies, boxes, window_s)
+        tails, heads = (self.spans.loc[self.dependencies[end]] for end in ("source", "target"))
+        source, target = row_numbers(tails), row_numbers(heads)
+        start_s, end_s = floats(tails, "end_s"), floats(heads, "start_s")
+        known = integers(boxes, "row")
+        chosen = np.isin(source, known) & np.isin(target, known) & (source != target)
+        chosen &= (start_s >= window_s[0]) & (end_s <= window_s[1])
+        columns = {"source": source, "target": target, "start_s": start_s, "end_s": end_s}
+        arrows: Any = DataFrame({**columns, "bytes": 0})
+        return arrows[chosen]
 
 
 def chart_of(run: AnyRun) -> ChartRun:

@@ -312,20 +312,18 @@ def _number_boxes(panels: list[tuple[Axes, Chart]], width_pt: float, row_pt: flo
     """Writes its label into every box that is wide and high enough, all in one size."""
     widths_pt = [_widths_pt(axes, chart, width_pt) for axes, chart in panels]
     labels = [label for _, chart in panels for label in texts(chart.boxes, "label")]
-    size_pt, fits = _number_size(labels, np.concatenate([np.empty(0), *widths_pt]), row_pt)
-    every = np.flatnonzero(fits)
-    offset = 0
-    for axes, chart in panels:
+    size_pt, fits = _number_size(labels, np.concatenate(widths_pt), row_pt)
+    ends = np.cumsum([len(own) for own in widths_pt])
+    for (axes, chart), own in zip(panels, np.split(fits, ends[:-1]), strict=True):
         boxes = chart.boxes
         middle = chart.x((floats(boxes, "start_s") + floats(boxes, "end_s")) / 2)
         row, look = chart.rows.places(integers(boxes, "row")), texts(boxes, "look")
-        for place in (every[(every >= offset) & (every < offset + len(boxes))] - offset).tolist():
+        for place in np.flatnonzero(own).tolist():
             axes.text(
-                float(middle[place]), float(row[place]), labels[offset + place],
+                float(middle[place]), float(row[place]), boxes["label"].iat[place],
                 fontsize=size_pt, color=BOXES[look[place]].ink,
                 ha="center", va="center_baseline", clip_on=True, in_layout=False,
             )  # fmt: skip
-        offset += len(boxes)
 
 
 def _legend_handles(charts: Sequence[Chart], arrow: str) -> list[Patch | Line2D]:

@@ -127,7 +127,7 @@ def gantt_view(
     runs = chart_runs(charted)
     spans = {name: run.spans for name, run in runs.items()}
     whole_s = _held_window(spans, window_s)
-    first_s = window_s or first_window(runs)
+    first_s = np.clip(window_s or first_window(runs), *whole_s).tolist()
     sent = {name: arrows_in(run.transfers, whole_s) for name, run in runs.items()}
     rows = rows_for(list(spans.values()), whole_s, workers, devices, ends_of(sent.values()))
     nodes, states = _names_in(spans, "node"), _names_in(spans, "state")
@@ -138,7 +138,7 @@ def gantt_view(
     shown = told_apart(packed)
     data: dict[str, Any] = {
         "whole": list(whole_s),
-        "first": list(_overlap(first_s, whole_s)),
+        "first": first_s if first_s[0] < first_s[1] else list(whole_s),
         "rows": list(rows.names),
         "workers": [short_name(number) for number in rows.numbers],
         "devices": list(rows.devices),
@@ -161,28 +161,6 @@ def gantt_view(
         is_whole=all(one.kept is None for one in packed.values()),
         outages={one: OUTAGES[one][0] for one in looks_of(of.outages for of in packed.values())},
     )
-
-
-def _sent_columns(sent: DataFrame, rows: ChartRows) -> dict[str, str]:
-    """Transfers in the order of their starts; none where there are too many."""
-    order = np.argsort(floats(sent, "start_s"), kind="stable")
-    sent = sent.iloc[order if len(order) <= TRANSFERS_MAX else []]
-    columns = {
-        "start": floats(sent, "start_s"),
-        "end": floats(sent, "end_s"),
-        "bytes": integers(sent, "bytes"),
-        "from": rows.places(integers(sent, "source")),
-        "to": rows.places(integers(sent, "target")),
-    }
-    return _in_base64(columns)
-
-
-def _outage_rows(outages: DataFrame, rows: ChartRows) -> list[list[Any]]:
-    """Row, start, end and look, for each outage of a worker that has a row."""
-    known = outages[np.isin(integers(outages, "row"), rows.numbers)]
-    columns = (floats(known, name).tolist() for name in ("start_s", "end_s"))
-    places = rows.places(integers(known, "row")).tolist()
-    return [list(one) for one in zip(places, *columns, texts(known, "look"), strict=True)]
 
 
 class _Packed:
@@ -222,15 +200,32 @@ class _Packed:
         assert np.abs(self.values["instance"]).max(initial=0) < 1 << 31
 
     def columns(self) -> dict[str, Any]:
-        """The columns in base 64, and where in them each row begins."""
+        """The columns in base 64, and where in them each row begins.
+
+        Transfers are in the order of their starts, and left out where there are too many. An outage
+        of a worker that has a row is its place, start, end and look.
+        """
         begins = np.searchsorted(self.row, np.arange(len(self.rows.numbers) + 1))
+        order = np.argsort(floats(self.sent, "start_s"), kind="stable")
+        sent = self.sent.iloc[order if len(order) <= TRANSFERS_MAX else []]
+        transfers = {
+            "start": floats(sent, "start_s"),
+            "end": floats(sent, "end_s"),
+            "bytes": integers(sent, "bytes"),
+            "from": self.rows.places(integers(sent, "source")),
+            "to": self.rows.places(integers(sent, "target")),
+        }
+        known = self.outages[np.isin(integers(self.outages, "row"), self.rows.numbers)]
+        places = self.rows.places(integers(known, "row"))
+        ends_s = (floats(known, name).tolist() for name in ("start_s", "end_s"))
+        outages = zip(places.tolist(), *ends_s, texts(known, "look"), strict=True)
         return {
             "free": self.free,
             "gap": None if self.gap_s is None else list(self.gap_s),
             "begins": begins.tolist(),
             **_in_base64(self.values),
-            "sent": _sent_columns(self.sent, self.rows),
-            "outages": _outage_rows(self.outages, self.rows),
+            "sent": _in_base64(transfers),
+            "outages": list(map(list, outages)),
         }
 
     def panel(self, name: str, workers: int) -> Panel:
@@ -263,11 +258,6 @@ class _Packed:
         total_s = rows * self.length_s or math.nan
         shares = (format_percent(each / total_s) for each in [sum(sums), *sums.tolist()])
         return [name, f"{len(length_s):,}", *shares]
-
-
-def _overlap(first_s: Window, whole_s: Window) -> Window:
-    start_s, end_s = max(first_s[0], whole_s[0]), min(first_s[1], whole_s[1])
-    return (start_s, end_s) if start_s < end_s else whole_s
 
 
 def _inside(spans: DataFrame, window_s: Window) -> DataFrame:
