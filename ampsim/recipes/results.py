@@ -40,7 +40,7 @@ from ampsim.report.plot.grid import (
 )  # fmt: skip
 from ampsim.report.saving import drawn_with, encode
 from ampsim.report.table import cell_text, format_ratio, to_csv
-from ampsim.report.verdict import called_rows, verdict
+from ampsim.report.verdict import verdict
 from ampsim.report.words import escape, listed, paragraph
 from ampsim.runs.run import Run, RunTable
 
@@ -168,7 +168,7 @@ class Results(RunTable, Reported):
         cluster = escape(listed([*named]) if is_apart else self.cluster)
         if file.grid is None:
             ruled = verdict(self._judged(), self.target, self.metric)
-            answer, manifest = answer_parts(self, called_rows(self.table)), self.manifest
+            answer, manifest = answer_parts(self), self.manifest
         else:
             costs = [(one.measure.heading.capitalize(), costs_cells(one)) for one in self._costs]
             ruled = costs_verdict(self._costs)

@@ -123,13 +123,12 @@ def json_for_page(value: Any) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+    environment: Any = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES), undefined=jinja2.StrictUndefined,
         autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
-    untyped: Any = environment
-    untyped.filters["json"] = json_for_page
-    untyped.globals["dark"] = " ".join(f"--f{light}: #{dark};" for light, dark in DARK.items())
+    environment.filters["json"] = json_for_page
+    environment.globals["dark"] = " ".join(f"--f{light}: #{dark};" for light, dark in DARK.items())
     return environment
 
 
@@ -150,7 +149,9 @@ _NAME: Final = re.compile(r'(\bid="|href="#|url\(#)')
 
 def page_colours(style: str) -> str:
     """Colours of figures in a style, such as "#000000" or "fill: #000000", as a page has them."""
-    return _COLOUR.sub(_variable, style)
+    return _COLOUR.sub(
+        lambda found: f"var(--f{found[1]}, {found[0]})" if found[1] in DARK else found[0], style
+    )
 
 
 def page_svg(figure: Figure, name: str, description: str) -> str:
@@ -168,8 +169,3 @@ def page_svg(figure: Figure, name: str, description: str) -> str:
     text = _STYLE.sub(lambda style: page_colours(style[0]), text)
     said = f'<svg role="img" aria-label="{escape(plain(description, 400))}"'
     return text.replace("<svg", said, 1).strip()
-
-
-def _variable(colour: re.Match[str]) -> str:
-    code = colour[1]
-    return f"var(--f{code}, #{code})" if code in DARK else colour[0]

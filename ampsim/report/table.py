@@ -321,18 +321,16 @@ def columns_to_rich(table: DataFrame, names: Sequence[str], *, width: int) -> li
     if _width(upright) <= width:
         return [upright]
     name_width = max(map(len, headings))
-    tables: list[Table] = []
-    while lines:
-        count, room = 0, width - name_width
-        while count < len(lines):
-            room -= 2 + min(max(map(len, lines[count])), _NAME_WIDTH)
-            if count and room < 0:
-                break
-            count += 1
-        part = list(zip(headings, *lines[:count], strict=True))
-        tables.append(_draw(list(part[0]), part[1:], name_width, _NAME_WIDTH))
-        lines = lines[count:]
-    return tables
+    parts, room = list[list[list[str]]](), 0
+    for line in lines:
+        needed = 2 + min(max(map(len, line)), _NAME_WIDTH)
+        room -= needed
+        if room < 0:
+            parts.append([])
+            room = width - name_width - needed
+        parts[-1].append(line)
+    turned = [list(zip(headings, *part, strict=True)) for part in parts]
+    return [_draw(first, others, name_width, _NAME_WIDTH) for first, *others in turned]
 
 
 _PERCENT = ("_share", "utilisation", "_probability", "_coverage", "accuracy")
@@ -413,9 +411,9 @@ def _who(names: Sequence[str], count: int) -> str:
 
 
 def _ills(row: Row) -> list[str]:
-    """Idle devices, a rate that failed, and each part of the row's note."""
+    """Idle devices, a rate that failed, and the row's note in parts; empty ones among them."""
     kept = [one for one in parts_of_note(text(row, "note")) if not one.startswith("best ")]
-    return [one for one in (idle_line(row), rate_line(row), *kept) if one]
+    return [idle_line(row), rate_line(row), *kept]
 
 
 def to_csv(table: DataFrame) -> str:

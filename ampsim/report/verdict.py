@@ -68,14 +68,14 @@ def verdict(
     return _answer(records, best, goal, known)
 
 
-def best_rows(table: DataFrame) -> list[int]:
+def called_rows(table: DataFrame) -> list[int]:
     """Places of the row that `verdict` calls first, or of those that tie.
 
-    None where there is no row, or where there are too few seeds; where none reached the target, the
-    row with the highest throughput, if one is known.
+    None where it is not known how sure the order is, or there are too few seeds; where none reached
+    the target, the row with the highest throughput, if one is known.
     """
     records = rows(table)
-    if not records:
+    if not {text(row, "standing") for row in records} - {"", "not compared"}:
         return []
     best = _best(records)
     if len(records) > 1 and _has_reached(best):
@@ -84,12 +84,6 @@ def best_rows(table: DataFrame) -> list[int]:
         return [place for place, is_so in enumerate(tied) if is_so and is_called]
     is_known = number(best, "train_per_s") > 0
     return [place for place, row in enumerate(records) if row is best and is_known]
-
-
-def called_rows(table: DataFrame) -> list[int]:
-    """Find the best rows, but only where it is known how sure their order is."""
-    ranked = {text(row, "standing") for row in rows(table)} - {"", "not compared"}
-    return best_rows(table) if ranked else []
 
 
 def _best(records: Sequence[Row]) -> Row:

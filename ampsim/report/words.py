@@ -51,16 +51,16 @@ def listed(names: Sequence[str]) -> str:
 
 _MEANINGFUL = frozenset("\\`*_{}[]|~$#!")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-_LONGEST = 400  # chosen: of a note or a cell; enough for two sentences
-_PARAGRAPH = 4000  # chosen: a verdict names up to a dozen rows, each with its time
+LONGEST: Final = 400  # chosen: of a note, a cell or a user's text; enough for two sentences
+PARAGRAPH: Final = 4000  # chosen: a verdict names up to a dozen rows, each with its time
 
 
 def paragraph(text: object) -> str:
     """Escape sentences that ampsim wrote itself, with names that are short already."""
-    return escape(text, _PARAGRAPH)
+    return escape(text, PARAGRAPH)
 
 
-def escape(text: object, longest: int = _LONGEST) -> str:
+def escape(text: object, longest: int = LONGEST) -> str:
     r"""`text` on one line, shown letter for letter by any Markdown reader, in a table cell too.
 
     >>> print(escape("<b> a|b *c*"))

@@ -39,12 +39,9 @@ class _Source:
     """The data of all figures; `names` are the schedules of the table's rows."""
 
     forecast: RunTable
+    table: DataFrame
     runs: Mapping[str, Sequence[Run]]
     names: Sequence[str] | None
-
-    @property
-    def table(self) -> DataFrame:
-        return self.forecast.table
 
 
 def result_figures(
@@ -60,7 +57,7 @@ def result_figures(
         wanted: names of the figures to draw; all unless given.
         names: the schedule of each row of the table; its column `schedule` unless given.
     """
-    source = _Source(forecast, runs_by_row(forecast), names)
+    source = _Source(forecast, forecast.table, runs_by_row(forecast), names)
     for name, (draw, heading, description, caption) in _FIGURES.items():
         if (wanted is None or name in wanted) and (figure := draw(source)) is not None:
             told = _told(caption, forecast)

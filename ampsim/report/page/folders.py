@@ -167,14 +167,12 @@ def words_of(view: RunTable) -> Words:
 def verdict_of(view: RunTable) -> str:
     """The table's verdict, and the last epoch's validation."""
     said = verdict(view.table, view.target, view.metric, view.manifest)
-    if not len(view.runs[0].epochs):
-        return said
-    last, count = rows(view.runs[0].epochs)[-1], len(view.runs[0].epochs)
-    score = number(last, view.metric.kind)
-    time_s = format_seconds(number(last, "time_s"))
-    after = f"After {count} epoch{'' if count == 1 else 's'}, at {time_s}"
+    epochs = rows(view.runs[0].epochs)
+    score = number(epochs[-1], view.metric.kind) if epochs else math.nan
     if math.isnan(score):
         return said
+    time_s = format_seconds(number(epochs[-1], "time_s"))
+    after = f"After {len(epochs)} epoch{'' if len(epochs) == 1 else 's'}, at {time_s}"
     return f"{said} {after}, its validation {view.metric.kind} is {view.metric.text(score)}."
 
 

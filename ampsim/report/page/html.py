@@ -26,14 +26,12 @@ from ampsim.report.page.text import (
 from ampsim.report.saving import page_svg, render
 from ampsim.report.table import answer_cells, answer_titles, columns_folded
 from ampsim.report.verdict import called_rows, verdict
-from ampsim.report.words import plain
+from ampsim.report.words import LONGEST, PARAGRAPH, plain
 from ampsim.runs.run import RunTable
 from ampsim.study.provenance import devices_of
 from ampsim.text import to_toml
 
-_LONGEST = 400  # chosen: of a user's text; enough for two sentences
 _FIXED = "\N{NO-BREAK SPACE}"
-_SENTENCES = 4000  # chosen: of what ampsim says itself, with every device named
 
 
 def html_page(
@@ -58,7 +56,7 @@ def html_page(
         "verdict": words.verdict
         or verdict(forecast.table, forecast.target, forecast.metric, forecast.manifest),
         "setting": setting(forecast),
-        "interrupted": plain(forecast.interrupted or "", _LONGEST),
+        "interrupted": plain(forecast.interrupted or "", LONGEST),
         **_answer(forecast),
         "view": gantt_view(charted, workers=forecast.workers, devices=devices_of(forecast.manifest))
         if charted
@@ -74,7 +72,7 @@ def html_page(
         "assumed": _said(sentences_under(forecast.manifest, "assumptions")),
         "charged": charged(forecast.manifest),
         "origin": [
-            [plain(cell, _LONGEST) for cell in row] for row in origin_values(forecast.manifest)
+            [plain(cell, LONGEST) for cell in row] for row in origin_values(forecast.manifest)
         ],
         "manifest": to_toml(forecast.manifest),
     }
@@ -99,4 +97,4 @@ def _answer(forecast: RunTable) -> dict[str, Any]:
 
 
 def _said(lines: Sequence[str]) -> list[str]:
-    return [plain(line, _SENTENCES) for line in lines]
+    return [plain(line, PARAGRAPH) for line in lines]

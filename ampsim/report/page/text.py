@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -76,7 +76,7 @@ def page(forecast: RunTable, pictures: Sequence[Picture], words: Words = FORECAS
         f"**{markdown.paragraph(said)}**",
         markdown.paragraph(setting(forecast)),
         markdown.escape(forecast.interrupted or ""),
-        *answer_parts(forecast, called_rows(forecast.table)),
+        *answer_parts(forecast),
         *tables_of(words.tables, LEFT),
         *(part for picture in pictures for part in picture_parts(picture)),
         *tables_of(tuning_tables(forecast), LEFT),
@@ -88,11 +88,8 @@ def page(forecast: RunTable, pictures: Sequence[Picture], words: Words = FORECAS
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def answer_parts(forecast: RunTable, bold: Collection[int] = ()) -> list[str]:
-    """The table of the answer, the lines below it, and all columns in a fold.
-
-    Of the rows whose places are in `bold`, the first cell is bold.
-    """
+def answer_parts(forecast: RunTable) -> list[str]:
+    """The table of the answer, the best rows bold, lines below it, and all columns in a fold."""
     table = forecast.table
     if not len(table):
         return []
@@ -101,7 +98,7 @@ def answer_parts(forecast: RunTable, bold: Collection[int] = ()) -> list[str]:
     for name, (headings, *lines) in [*bought(forecast), (ALL_COLUMNS, columns_folded(table))]:
         folds.append((name, markdown.table(headings, lines, left=LEFT)))
     return [
-        to_markdown(table, forecast.target, bold=bold).rstrip("\n"),
+        to_markdown(table, forecast.target, bold=called_rows(table)).rstrip("\n"),
         bullets(lines_below(forecast)),
         *(f"<details>\n<summary>{name}</summary>\n\n{told}\n</details>" for name, told in folds),
     ]
@@ -120,8 +117,7 @@ def lines_below(forecast: RunTable) -> list[str]:
 
 def shared_notes(forecast: RunTable) -> list[str]:
     """Notes that are no single row's: how rates were made, what is left open, what is assumed."""
-    assumed = assumed_words(forecast.manifest)
-    return [*beside_answer(forecast), *([assumed] if assumed else [])]
+    return [*filter(None, (*beside_answer(forecast), assumed_words(forecast.manifest)))]
 
 
 def bullets(lines: Sequence[str]) -> str:
@@ -236,24 +232,16 @@ _NAMED: Final = 4
 """Rows that a sentence names at most (chosen: of more it says how many there are)."""
 
 
-def rows_at_first_look(forecast: RunTable) -> list[str]:
-    """Rows that had reached the target when they were first validated, in most of their runs."""
-    if forecast.target is None:
-        return []
-    goal = Goal(forecast.metric, forecast.target)
-    found: list[str] = []
+def _first_look(forecast: RunTable) -> str:
+    """Name rows that had arrived when they were first validated, in most of their runs."""
+    goal, early = Goal(forecast.metric, forecast.target), list[str]()
     for label, runs in runs_by_row(forecast).items():
         scores = [floats(run.looks, forecast.metric.kind) for run in runs]
-        early = sum(goal.reached_by(one) == 0 for one in scores)
-        if runs and 2 * early > len(runs):
-            found.append(label)
-    return found
-
-
-def _first_look(forecast: RunTable) -> str:
-    if not (names := rows_at_first_look(forecast)):
+        if 2 * sum(goal.reached_by(one) == 0 for one in scores) > len(runs):
+            early.append(label)
+    if not early:
         return ""
-    who = f"{_names(forecast, names)} {'was' if len(names) == 1 else 'were'}"
+    who = f"{_names(forecast, early)} {'was' if len(early) == 1 else 'were'}"
     less = "a smaller " * ("validate_every" in forecast.manifest)
     return f"{who} there at the first validation: {less}--validate-every tells if sooner"
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ampsim.metric import Metric
-from ampsim.report.verdict import best_rows, called_rows, verdict
+from ampsim.report.verdict import called_rows, verdict
 from ampsim.runs.executor import overdue
 from ampsim.runs.ranking import Sureness, columns_of, rank
 
@@ -58,7 +58,7 @@ def test_the_first_is_compared_with_the_next_and_the_best_pipeline_that_drains(m
         "next, sequential, and 4.00 times (4.00 to 4.00) as soon as the best pipeline that "
         "drains, gpipe."
     )
-    assert best_rows(table) == called_rows(table) == [2]
+    assert called_rows(table) == [2]
 
 
 def test_the_next_may_be_the_best_pipeline_that_drains(make_table):
@@ -79,7 +79,7 @@ def test_who_never_arrives_is_named_and_ties_with_nobody(make_table):
         "With 6 seeds, amp reaches 97 % first, in 8.86 ms: 2.44 times (2.44 to 2.44) as soon as "
         "the next, sequential. 97 % is not reached by pipeline (best 10.4 %)."
     )
-    assert best_rows(table) == [2]
+    assert called_rows(table) == [2]
 
 
 def test_a_tie_says_within_which_ratios(make_table):
@@ -90,7 +90,7 @@ def test_a_tie_says_within_which_ratios(make_table):
         "other's time (ratios of 1.01 to 1.01). Of these amp is 2.00 times (2.00 to 2.00) as soon "
         "as the next and the best pipeline that drains, pipeline."
     )
-    assert best_rows(table) == called_rows(table) == [2, 3]
+    assert called_rows(table) == [2, 3]
 
 
 def test_too_few_seeds_say_how_many_would_do(make_table):
@@ -101,7 +101,7 @@ def test_too_few_seeds_say_how_many_would_do(make_table):
         "first; about 5 would do, and fewer rank nothing. 97 % is not reached by pipeline (best "
         "10.4 %)."
     )
-    assert best_rows(table) == called_rows(table) == []
+    assert called_rows(table) == []
     assert "tie" not in said
 
 
@@ -111,7 +111,7 @@ def test_one_seed_calls_nothing(make_table):
     assert said.startswith("1 seed is too few to say which of amp (1.45 ms), sequential (1.45 ms)")
     assert said.endswith("first; about 6 would do, and fewer rank nothing.")
     assert "instead of" not in said
-    assert best_rows(table) == called_rows(table) == []
+    assert called_rows(table) == []
 
 
 @pytest.mark.parametrize("count", [4, 7])
@@ -199,7 +199,7 @@ def test_a_row_that_must_not_be_compared_is_neither_the_next_nor_the_first(make_
         assert f". Not compared: {NAMES[place]} ({why}" in said
         first = said.partition(". ")[0]
         assert NAMES[place] not in first
-        assert place not in best_rows(table)
+        assert place not in called_rows(table)
 
 
 TIMES = {
@@ -303,7 +303,7 @@ def test_rows_of_which_none_has_a_speed_are_no_multiples_of_each_other(make_tabl
     assert verdict(table, 0.97) == (
         "No run of any row finished an epoch, so there is nothing to compare."
     )
-    assert best_rows(table) == []
+    assert called_rows(table) == []
 
 
 def test_a_row_that_arrived_within_its_first_epoch_is_first_though_its_speed_is_unknown(make_table):
