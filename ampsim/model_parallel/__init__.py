@@ -13,6 +13,7 @@ from ampsim.model_parallel.placements import (
     paper_placement,
     placement_of,
     probe,
+    workers_by,
 )
 from ampsim.model_parallel.price import free_products
 from ampsim.model_parallel.repeat import Repeater, repeater_of
@@ -64,5 +65,6 @@ __all__ = [
     "probe",
     "repeater_of",
     "stages_of",
+    "workers_by",
 ]
 __all__ += registry.__all__

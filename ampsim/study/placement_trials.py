@@ -22,6 +22,7 @@ from ampsim.model_parallel import (
     Search,
     Settled,
     Situation,
+    workers_by,
 )
 from ampsim.rng import stream
 from ampsim.study.model import Model
@@ -161,7 +162,7 @@ class Trials:
         """
         if isinstance(schedule, OfProgram):
             return [HOST, *[0] * (len(self.graph.nodes) - 1)]
-        return placement.place(self._situation(schedule, stream(seed, "placement")))
+        return workers_by(placement, self._situation(schedule, stream(seed, "placement")))
 
     def _situation(self, schedule: Schedule, generator: np.random.Generator) -> Situation:
         cluster = self.cluster
@@ -213,7 +214,7 @@ class Trials:
             }
             return self._settled(found.workers, origin)
         before = generator.bit_generator.state
-        workers = placement.place(situation)
+        workers = workers_by(placement, situation)
         if generator.bit_generator.state != before:  # each seed draws its own
             return placement
         return self._settled(workers, placement.origin)

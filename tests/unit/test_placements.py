@@ -467,3 +467,53 @@ def test_a_forecast_places_all_its_runs_alike(rnn):
     assert made.runs[1].result.digest == alone.digest
     assert made.manifest["placement"] == alone.origin["placement"]
     assert (made.manifest["placement"]["name"], made.manifest["placement"]["hops"]) == ("k-hop", 2)
+
+
+class Own:
+    """A placement of a user's own, that gives what it is made with."""
+
+    origin: Any = {"name": "own"}  # noqa: RUF012  # a property of other classes
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def place(self, situation: Situation) -> Any:
+        _first, *rest = [one.name for one in situation.graph.nodes]
+        return self.given(HOST, rest) if callable(self.given) else self.given
+
+
+class Methodical(Own):
+    """One that forgets that its origin is a property."""
+
+    def origin(self) -> dict[str, Any]:
+        return {"name": "own"}
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (Own(lambda host, rest: [host]), r"must give \d+ numbers, .* the controller, got 1$"),
+        (Own(lambda host, rest: [host, *[-1] * len(rest)]), "embedding a worker, 0 to 1, got -1;"),
+        (Own(lambda host, rest: [host, *[2] * len(rest)]), "embedding a worker, 0 to 1, got 2;"),
+        (Own(lambda host, rest: [host, *[0.0] * len(rest)]), "a worker, 0 to 1, got 0.0;"),
+        (Own(lambda host, rest: [host, *[True] * len(rest)]), "a worker, 0 to 1, got True;"),
+        (Own(None), "failed: TypeError: 'NoneType' object is not iterable"),
+        (Own(lambda host, rest: host / 0), r"failed: ZeroDivisionError: .*test_placements.py, l"),
+        (Methodical(lambda host, rest: [host, *rest]), "origin must be a property, a dictionary"),
+    ],
+)
+def test_what_a_placement_of_your_own_gives_is_checked(rnn, own, said):
+    """Nodes on worker -1 once ran nowhere, and the run had taken no time."""
+    for run in (simulate, lambda *given, **more: forecast(given[0], given[1], [given[2]], **more)):
+        with pytest.raises(
+            OptionError, match=rf"^placement {type(own).__name__}:? .*{said}"
+        ) as error:
+            run(rnn, load_cluster("tflops-1", workers=2), Amp(4), placement=own)
+        assert "\n" not in str(error.value)
+
+
+def test_workers_may_be_numbers_of_numpy(rnn):
+    own = Own(lambda host, rest: np.array([host, *[1] * len(rest)]))
+    result = simulate(rnn, load_cluster("tflops-1", workers=2), Amp(4), placement=own)
+    assert {type(one) for one in result.origin["placement"]["workers"].values()} == {int}
+    assert set(result.spans["worker"]) == {1}

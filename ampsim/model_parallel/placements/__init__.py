@@ -12,7 +12,7 @@ from ampsim.model_parallel.placements.base import (
 from ampsim.model_parallel.placements.communication_aware import CommunicationAware
 from ampsim.model_parallel.placements.k_hop import KHop
 from ampsim.model_parallel.placements.paper import Paper, paper_placement
-from ampsim.model_parallel.placements.registry import PLACEMENTS, placement_of
+from ampsim.model_parallel.placements.registry import PLACEMENTS, placement_of, workers_by
 from ampsim.model_parallel.placements.search import Search
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "paper_placement",
     "placement_of",
     "probe",
+    "workers_by",
 ]
