@@ -217,20 +217,20 @@ def _other_loss(at: TorchOperation, *given: Any) -> None:
 
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    **{one: getattr(operator, one) for one in ("lt", "le", "gt", "ge", "neg")},
+    **{one: getattr(operator, one) for one in ("lt", "le", "gt", "ge", "neg", "getitem")},
     **{one: getattr(flow, one) for one in ("tanh", "sigmoid", "relu", "exp", "log", "square")},
     "__and__ bitwise_and logical_and": flow.logical_and,
     "__or__ bitwise_or logical_or": flow.logical_or,
     "abs": lambda x: flow.relu(x) + flow.relu(-x),
     "alias clone contiguous lift_fresh_copy to": lambda x, *_others: x,
     "any": flow.any,
-    "getitem": operator.getitem,
     "bitwise_not logical_not": flow.logical_not,
     "detach detach_": flow.stop_gradient,
     "embedding": flow.pick,
     "eq": flow.equal,
     "mm matmul": flow.matmul,
     "ne": flow.not_equal,
+    "reciprocal": operator.methodcaller("__rtruediv__", 1.0),  # of 1 / x
     "where": flow.where,
 }
 _RULES: Final[dict[str, Callable[..., Any]]] = {

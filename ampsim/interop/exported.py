@@ -205,8 +205,8 @@ def _failed(error: Exception) -> Refusal:
     if "HigherOrderOp" in kind:
         return Refusal(
             "torch.cond, while_loop or scan cannot be recorded",
-            "let both branches, and each step of a loop, give tensors of the same shapes and "
-            "types, and change none in place", place,
+            "let both branches, and each step of a loop, give new tensors (x.clone(), not x) of "
+            "the same shapes and types, and change none in place", place,
         )  # fmt: skip
     if any(frame.f_locals.get("batch_sizes") is not None for frame in frames):
         return Refusal("a sequence is packed", REMEDIES["lstm"], place)

@@ -43,8 +43,8 @@ SIZES_MAX: Final = 3  # a whole batch, and what is left of training and validati
 
 UNSEEN: Final = (
     "torch.export does not see hooks, a torch.autograd.Function, or the other side of an if on "
-    "self.training or on the batch's shape, and F.dropout needs training=self.training; leave "
-    "these out"
+    "self.training or on the batch's shape, takes two states of a scan that start as one tensor "
+    "for one (give z and z.clone()), and F.dropout needs training=self.training; leave these out"
 )
 """Why PyTorch gives something else than what was recorded, and what to try."""
 

@@ -264,6 +264,48 @@ def test_what_cannot_be_is_told_in_a_line():
     assert re.match(r"Choosing: cross_entropy_loss cannot be: .*; take it out, or write", said)
 
 
+class Starting(nn.Module):
+    """Both states of a scan start as one tensor, which `torch.export` takes for one state."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.out = nn.LSTMCell(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        z = x.new_zeros(x.shape[0], 5)
+        step = lambda state, x: ((new := self.cell(x, state)), new[0] * 1)  # noqa: E731  # one use
+        return self.out(scan(step, (z, z), x.transpose(0, 1))[0][0])
+
+
+class Copying(Choosing):
+    """A branch that gives what it took, which PyTorch does not record."""
+
+    def forward(self, x):
+        return self.one(torch.cond(x.sum() > 0, lambda h: h, self.other, (self.first(x),)))
+
+
+class Mapping(Choosing):
+    """A layer that `torch.map` calls for each row."""
+
+    def forward(self, x):
+        each = pytest.importorskip("torch._higher_order_ops.map").map
+        return self.one(each(lambda row: torch.tanh(self.first(row)), x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Starting, r"the loss of a batch of 6 is not .* start as one tensor .*give z and z.clone"),
+        (Copying, r"torch.cond, .* cannot be recorded .*give new tensors \(x.clone\(\), not x\)"),
+        (Mapping, "no rule for torch.map_impl .*; call it on all rows at once, .* or take scan"),
+    ],
+)
+def test_what_pytorch_records_otherwise_or_not_is_told_with_a_way_out(kind, said):
+    x = torch.randn(6, *((2, 4) if kind is Starting else (4,)), dtype=torch.float64)
+    told = refused(kind(), nn.CrossEntropyLoss(), torch.arange(6) % 3, x)
+    assert re.match(f"{kind.__name__}: {said}", told)
+
+
 class Calculating(Choosing):
     """An operation in the branch that is taken where an input's sum is below 0."""
 
@@ -294,9 +336,9 @@ def test_what_is_no_logic_or_has_a_factor_is_refused(rule):
 
 
 def turned_and_cut(self: Any, h: Any) -> Any:
-    """Axes of one and three turned round; numbers that are cut before they are summed."""
+    """Axes of one and three turned round; numbers that are cut before they are summed; 1 / x."""
     sums = (h.detach() * 1.7).sum(dtype=torch.int64)
-    return h * self.scale.t() * self.scale.view(3, 1, 2).T.reshape(6) * sums
+    return 1 / (2 + h) + h * self.scale.t() * self.scale.view(3, 1, 2).T.reshape(6) * sums
 
 
 def test_a_branch_calculates_as_pytorch_does():
