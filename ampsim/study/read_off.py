@@ -128,7 +128,16 @@ def path_parts(pieces: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _seconds(parts: pd.DataFrame) -> pd.DataFrame:
-    return parts.groupby(list(PART), observed=True, sort=False)["seconds"].sum().reset_index()
+    """Add up by `PART`, as one number: with four columns as keys it takes twice the time."""
+    key = np.zeros(len(parts), np.int64)
+    for name in PART:
+        codes = parts[name].cat.codes if name != "worker" else parts[name]
+        places = codes.to_numpy(np.int64) + 1  # the host is worker -1
+        key = key * (places.max(initial=0) + 1) + places
+    numbers, _keys = pd.factorize(key)
+    first = np.unique(numbers, return_index=True)[1]
+    seconds = parts["seconds"].groupby(numbers, sort=False).sum()
+    return parts[list(PART)].iloc[first].assign(seconds=seconds.to_numpy()).reset_index(drop=True)
 
 
 def path_of_tables(
