@@ -301,7 +301,7 @@ class PointRuns:
             Task(row.plan.having(**how), row.schedule, seed, row.label, number, len(wanted))
             for number, (row, seed) in enumerate(wanted, 1)
         ]
-        keys = [None if self._file is None else self._maker.key(one) for one in tasks]
+        keys = [None if self._file is None else self._maker.known(one).key for one in tasks]
         found = {place: self._known[key] for place, key in enumerate(keys) if key in self._known}
         for place, one in found.items():
             take(place, one)

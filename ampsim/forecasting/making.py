@@ -187,7 +187,7 @@ class RunMaker:
             if self._keeping is None:
                 run_all([*map(self._learning, tasks)], self._executor, listeners, is_whole=True)
             else:
-                known = known or [self._known(one) for one in tasks]
+                known = known or [*map(self.known, tasks)]
                 take_or_make(tasks, known, self._keeping, self._executor, listeners)
         except KeyboardInterrupt:
             left = [one.label for place, one in enumerate(tasks) if place not in made]
@@ -211,7 +211,7 @@ class RunMaker:
         key = ""
         if not self._executor.is_local:
             with contextlib.suppress(OptionError):  # its model is of no file
-                key = self.key(task)
+                key = self.known(task).key
         return task.learning_in(self._learnings, key)
 
     @cached_property
@@ -228,16 +228,12 @@ class RunMaker:
         """Make runs that belong to no row, and keep none of them, as of `run_all`."""
         run_all(tasks, self._executor, Listeners(on_read, on_loss, self._on_progress), read)
 
-    def key(self, task: Task) -> str:
-        """Return the key under which a run is kept.
+    def known(self, task: Task) -> RunKey:
+        """Return the key under which a run is kept; what its model reads is hashed once.
 
         Raises:
             OptionError: its model is of no file, or was changed since.
         """
-        return self._known(task).key
-
-    def _known(self, task: Task) -> RunKey:
-        """Return the key of a run; what its model reads is hashed once."""
         model = task.plan.model
         if id(model) not in self._files:  # the model is held, so that its id stays its own
             self._files[id(model)] = (model, _code_of(model), data_files(model))
@@ -447,14 +443,8 @@ def end_runs(entry: Row, seed: int) -> EndRuns:
         base = short_task(entry, seed)
     except AmpsimError as error:
         return Spread(ends, why=str(error)), ()
-    at_ends = [
-        replace(
-            base,
-            plan=replace(base.plan, cluster=end.on(base.plan.cluster)),
-            label=f"{entry.label} at {end}",
-        )
-        for end in ends
-    ]
+    plans = ((end, replace(base.plan, cluster=end.on(base.plan.cluster))) for end in ends)
+    at_ends = (replace(base, plan=plan, label=f"{entry.label} at {end}") for end, plan in plans)
     return Spread(ends), (base, *at_ends)
 
 

@@ -77,5 +77,5 @@ def test_finished_runs_are_known_by_the_vectors_that_they_started_from(tmp_path:
         path.write_text(f"good 1 -2.5\nmoving 7 {last}\n", encoding="utf-8")
         plan = RunPlan(make_model("tree_lstm", settings), cluster, RunOptions(instances=1))
         (row,) = entries_of(plan, [ampsim.Sequential()])
-        keys.append(RunMaker(executor, None, None).key(row.task(0)))
+        keys.append(RunMaker(executor, None, None).known(row.task(0)).key)
     assert keys[0] != keys[1]

@@ -367,7 +367,7 @@ def key_of(path: Path, schedule: Any = None, placement: Any = None, **options: A
     )
     (row,) = entries_of(plan, [schedule or schedule_with(4)])
     maker: Any = RunMaker
-    return maker(None, None, None).key(row.task(0))
+    return maker(None, None, None).known(row.task(0)).key
 
 
 @pytest.fixture

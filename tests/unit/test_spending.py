@@ -294,7 +294,7 @@ def test_a_trial_has_all_of_a_run_but_what_bounds_it_and_what_its_memories_held(
     unlike = {name for a, b in parts for name in a if a[name] != b.get(name)}
     assert unlike == {"bound_by", *SHARES, "bound_at", "path_parts", "peak_memory"}
     maker = RunMaker(NOBODY, None, None)
-    assert maker.key(whole) != maker.key(trial)
+    assert maker.known(whole) != maker.known(trial)
 
 
 @pytest.mark.parametrize(
