@@ -146,24 +146,17 @@ def _split(names: str) -> list[str]:
 
 def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:
     """The schedule with each combination of those of `options` that it takes."""
-    kind, own = _numbered(name, options) if re.search("[:/]", name) else (METHODS[name], {})
+    kind, own = kind_named(name, "schedules") if re.search("[:/]", name) else (METHODS[name], {})
+    if (twice := next((key for key in own if key in options), None)) is not None:
+        raise OptionError(
+            f"{name} says {twice} itself, got {options[twice]} besides; leave one out"
+        )
     taken = own | {key: options[key] for key in _options_of(kind) if key in options}
     choices: list[list[Any]] = [
         value if isinstance(value, list) else [value] for value in taken.values()
     ]
     for values in itertools.product(*choices):
         yield kind(**dict(zip(taken, values, strict=True)))
-
-
-def _numbered(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The class of a name, and the options that it says itself, as "amp:8" does."""
-    kind, own = kind_named(name, "schedules")
-    twice = next((key for key in own if key in options), None)
-    if twice is not None:
-        raise OptionError(
-            f"{name} says {twice} itself, got {options[twice]} besides; leave one out"
-        )
-    return kind, own
 
 
 def _options_of(kind: type) -> list[str]:
