@@ -253,20 +253,6 @@ _FIRST_ROWS, _GROWTH = 64, 8
 """Room for so many rows at first, and for an eighth more where it ends (chosen)."""
 
 
-class Uses(NamedTuple):
-    """The variables that operations read and mutate.
-
-    Args:
-        variables: numbers of those that the first operation reads, then of those that it mutates,
-            then the same of the next.
-        reads, mutates: how many there are of each operation.
-    """
-
-    variables: np.ndarray
-    reads: np.ndarray
-    mutates: np.ndarray
-
-
 class OperationLog:
     """The rows of the operations of one engine."""
 
@@ -328,11 +314,9 @@ class OperationLog:
         columns["state"] = _texts(STATES[code] for code in columns["state"].tolist())
         return columns
 
-    def uses(self) -> Uses:
-        """A copy of which variables are used."""
-        rows = np.frombuffer(self._rows, ROW)[: self.count]
-        variables = np.array(self._variables, np.int64)
-        return Uses(variables, rows["reads"].astype(np.int64), rows["mutates"].astype(np.int64))
+    def used(self) -> np.ndarray:
+        """Numbers of the variables that each operation reads and then mutates, in push order."""
+        return np.array(self._variables, np.int64)
 
 
 def variable_name(number: int) -> str:

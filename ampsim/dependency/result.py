@@ -8,16 +8,17 @@ link is a transfer, too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from ampsim.arguments import as_float
-from ampsim.dependency.operation import OperationLog, Uses, variable_name
+from ampsim.dependency.operation import OperationLog, variable_name
 from ampsim.dependency.places import CATEGORIES, Places, Thread
 from ampsim.dependency.policies import Policy
 from ampsim.errors import OptionError
@@ -42,16 +43,6 @@ class Waiter(NamedTuple):
     operation: int  # its number
     is_mutation: bool  # whether it mutates the variable
     is_running: bool  # whether it has started
-
-
-def uses_of(uses: Uses) -> tuple[Use, ...]:
-    """List the variables that each operation uses."""
-    variables, found, first = uses.variables.tolist(), list[Use](), 0
-    for reads, mutates in zip(uses.reads.tolist(), uses.mutates.tolist(), strict=True):
-        middle, last = first + reads, first + reads + mutates
-        found.append(Use(tuple(variables[first:middle]), tuple(variables[middle:last])))
-        first = last
-    return tuple(found)
 
 
 TIMES: Final = ("pushed_s", "ready_s", "start_s", "end_s")
@@ -212,18 +203,20 @@ class EngineResult:
     _transfers: Columns = field(repr=False)
     _memory: pd.DataFrame = field(repr=False)
     _dispatches: Columns = field(repr=False)
-    _uses: Uses = field(repr=False)
+    _used: np.ndarray = field(repr=False)
     _names: Sequence[str | None] = field(repr=False)
 
     @cached_property
     def uses(self) -> tuple[Use, ...]:
         """For each operation, the numbers of the variables that it reads and mutates."""
-        return uses_of(self._uses)
+        left: Iterator[int] = iter(self._used.tolist())
+        counts = zip(self._columns["reads"], self._columns["mutates"], strict=True)
+        return tuple(Use(*(tuple(islice(left, count)) for count in pair)) for pair in counts)
 
     @cached_property
     def variables(self) -> dict[int, str]:
         """Names of the variables that were used, by number."""
-        used: list[int] = np.unique(self._uses.variables).tolist()
+        used: list[int] = np.unique(self._used).tolist()
         return {number: self._names[number] or variable_name(number) for number in used}
 
     @property
@@ -478,5 +471,5 @@ def result_of(
     transfers = places.recorder.columns("transfers")
     rows, memory = tuple(places.rows), memory_of(places)
     return EngineResult(
-        policy, rows, columns, transfers, memory, dispatches_of(places), log.uses(), names
+        policy, rows, columns, transfers, memory, dispatches_of(places), log.used(), names
     )
