@@ -223,8 +223,6 @@ class Array:
             OptionError: the source holds nothing, or is of another shape.
         """
         shape = require_array(source, "source").known_shape
-        if self.whole is not None:
-            raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
         if source.place == self.place:
             work = Work(bytes=2 * source.size_bytes)
             self._push(Expression("copy", (source,), np.array, shape, work), source.item_bytes)
@@ -298,8 +296,6 @@ class Array:
         return copied
 
     def _push(self, expression: Expression, item_bytes: int | None = None) -> None:
-        if self.whole is not None:
-            raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
         self._require(expression.shape, item_bytes or self.arrays.dtype.itemsize)
         near = {one: one.near(self.place) for one in dict.fromkeys(expression.inputs)}
         inputs = tuple(near[one] for one in expression.inputs)
@@ -317,11 +313,13 @@ class Array:
         )
 
     def _require(self, shape: Shape, item_bytes: int) -> None:
-        """Its shape and the bytes of its elements stay what they were.
+        """It is whole; its shape and the bytes of its elements stay what they were.
 
         Raises:
-            OptionError: it would not.
+            OptionError: it is not, or they would not.
         """
+        if self.whole is not None:
+            raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
         if self.shape is not None and self.shape != shape:
             raise OptionError(
                 f"{self.name} has shape {self.shape}, got {shape}; give a new name to what has "

@@ -153,16 +153,11 @@ def records_of(columns: Known, transfers: Columns, dispatches: Known) -> CausalR
 
 def path_kinds_of(path: Columns, rows: Sequence[Thread]) -> np.ndarray:
     """Name the kind of each part of a path."""
-    words = [_WORDS.get(kind, kind) for kind in PATH_KINDS]
+    words = ["queue" if kind == "device queue" else kind for kind in PATH_KINDS]
     kinds = np.array(words, dtype=object)[path["kind"]]
-    is_push = (path["worker"] == PUSH_ROW) & (kinds == "compute")
-    kinds = np.where(is_push, "push", kinds)
-    issues = [number for number, row in enumerate(rows) if row.kind == "dispatch"]
-    is_issue = np.isin(path["worker"], issues) & (kinds == "compute")
-    return np.where(is_issue, "dispatch", kinds).astype(object)
-
-
-_WORDS: Final = {"device queue": "queue"}
+    by_row = [row.kind if row.kind in ("push", "dispatch") else "compute" for row in rows]
+    spent = np.array(by_row, dtype=object)[np.where(kinds == "compute", path["worker"], 0)]
+    return np.where(kinds == "compute", spent, kinds)
 
 
 def _in_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:
