@@ -55,16 +55,9 @@ class IssuedLane(NothingFree, ThreadLane):
         self, issuer: Processor, dispatch_s: float, clock: Clock, *, runs: Runner, row: int,
         records: array[float], gate: Gate | None,
     ) -> None:  # fmt: skip
-        """Issue with a processor from now on, `dispatch_s` for each operation.
+        """Issue with a processor from now on, as the thread of a row, where a gate lets it.
 
-        Args:
-            issuer: the processor.
-            dispatch_s: what it takes to issue one.
-            clock: whose time passes.
-            runs: says what will be skipped.
-            row: the thread that issues.
-            records: gets (operation, row, start in s, end in s) of each, one after the other.
-            gate: whether it may issue now; None for always.
+        `records` gets (operation, row, start in s, end in s) of each, one after the other.
         """
         self._issuer, self._dispatch_s, self._clock = issuer, dispatch_s, clock
         self._runs, self._row, self._records = runs, row, records
@@ -256,11 +249,9 @@ class Places:
         )  # fmt: skip
 
     def _memory(self, place: int) -> Memory:
-        if place == HOST:
-            capacity = None if self._host is None else self._host.memory_bytes
-            return Memory("the host", CATEGORIES, self._clock, capacity)
-        capacity = self._cluster.devices[place].memory_bytes
-        return Memory(f"worker {place}", CATEGORIES, self._clock, capacity)
+        device, name = self._device(place), "the host" if place == HOST else f"worker {place}"
+        capacity = None if device is None else device.memory_bytes
+        return Memory(name, CATEGORIES, self._clock, capacity)
 
     def _lane(self, place: int, kind: str, threads: int, runs: Runner) -> ThreadLane:
         first = len(self.rows)
