@@ -67,7 +67,8 @@ class ProgramEngine:
         cluster: Cluster, schedule: OfProgram, *, recorder: Recorder, settings: RunSettings,
     ) -> None:  # fmt: skip
         running = schedule.running
-        self._program, self._optimizer, self._window = program, optimizer, running.window
+        self._program, self._optimizer = program, optimizer
+        self._window = running.parallel_iterations
         self._cluster, self._recorder, self._settings = cluster, recorder, settings
         self._session = Session(
             cluster, settings.clock, recorder, running, is_abstract=settings.is_abstract,

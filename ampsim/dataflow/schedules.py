@@ -6,7 +6,7 @@ All three train one instance after the other, with an update of every variable a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from ampsim.arguments import check_fields
 from ampsim.dataflow.memory import SWAP_THRESHOLD
@@ -24,6 +24,7 @@ class OfProgram:
     """A schedule of programs; the four decisions are those of one instance at a time."""
 
     name: ClassVar[str]
+    _fixed: ClassVar[dict[str, Any]] = {}  # how programs run under it, beside what its options say
     admission = Admission(in_flight_max=1, drains=True)
     order = Order()
     updates = AT_DRAIN
@@ -36,7 +37,7 @@ class OfProgram:
     @property
     def running(self) -> Running:
         """Return how programs run under it."""
-        return Running()
+        return Running(**self._fixed, **vars(self))
 
 
 @dataclass(frozen=True)
@@ -60,27 +61,13 @@ class Dataflow(OfProgram):
     swap_threshold: Share = SWAP_THRESHOLD
     broadcast_dead: bool = False
 
-    @property
-    def running(self) -> Running:
-        """Return how programs run under it."""
-        return Running(
-            self.parallel_iterations,
-            swap_memory=self.swap_memory,
-            swap_threshold=self.swap_threshold,
-            broadcast_dead=self.broadcast_dead,
-        )
-
 
 @dataclass(frozen=True)
 class Unrolled(OfProgram):
     """Every loop as copies of its body, as many as the instance needs: no control flow is left."""
 
     name: ClassVar[str] = "unrolled"
-
-    @property
-    def running(self) -> Running:
-        """Return how programs run under it."""
-        return Running(None)
+    _fixed: ClassVar[dict[str, Any]] = {"parallel_iterations": None}
 
 
 @dataclass(frozen=True)
@@ -97,9 +84,5 @@ class OutOfGraph(OfProgram):
     """
 
     name: ClassVar[str] = "out-of-graph"
+    _fixed: ClassVar[dict[str, Any]] = {"parallel_iterations": 1, "run_ahead": False}
     round_trip_s: Seconds = ROUND_TRIP_S
-
-    @property
-    def running(self) -> Running:
-        """Return how programs run under it."""
-        return Running(1, run_ahead=False, round_trip_s=self.round_trip_s)

@@ -43,11 +43,11 @@ PARALLEL_ITERATIONS: Final = 32
 class Running:
     """Options of running graphs; `run` explains them by the same names.
 
-    With a `window` of None loops are unrolled; with a `round_trip_s` a client makes each decision,
-    which takes that long.
+    With `parallel_iterations` of None loops are unrolled; with a `round_trip_s` a client makes each
+    decision, which takes that long.
     """
 
-    window: int | None = PARALLEL_ITERATIONS
+    parallel_iterations: int | None = PARALLEL_ITERATIONS
     run_ahead: bool = True
     round_trip_s: float | None = None
     swap_memory: bool = False

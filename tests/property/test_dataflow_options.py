@@ -198,9 +198,9 @@ def test_programs_run_under_all_options_and_learn_alike(case):
     asked = result.transfers[(ends < 0).any(axis=1)]
     assert (len(asked) > 0) == (schedule.name == "out-of-graph" and name != "mlp")
     assert worker or len(asked) == len(result.transfers)
-    if schedule.running.window is not None and "dispatch" in device:
+    if schedule.running.parallel_iterations is not None and "dispatch" in device:
         most = under_way(result.spans)
-        assert max(most.values(), default=0) <= schedule.running.window
+        assert max(most.values(), default=0) <= schedule.running.parallel_iterations
         assert (len(most) > 0) == (name != "mlp")
     if has_memory:
         assert 0 < result.peak_bytes[worker] <= MEMORY["memory_bytes"]

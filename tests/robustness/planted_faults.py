@@ -290,8 +290,9 @@ FAULTS = {
         ("property/test_dataflow_options.py",),
     ),
     "a schedule's window ignored": Planted(
-        "dataflow/schedules.py", "            self.parallel_iterations,\n",
-        "            PARALLEL_ITERATIONS,\n", ("property/test_dataflow_options.py",),
+        "dataflow/schedules.py", "Running(**self._fixed, **vars(self))",
+        'Running(**{**vars(self), "parallel_iterations": 32, **self._fixed})',
+        ("property/test_dataflow_options.py",),
     ),
     "a gradient that met the next version": Planted(
         "model_parallel/placed_node.py", "self._brought((state, learner.version, lag))",
