@@ -256,7 +256,9 @@ class Host:
         _, charged_bytes = max(
             (math.prod(sizes), one.dtype.itemsize) for one, sizes in arrays if one.is_float
         )
-        rule = operator.work if operator.running_work is None else operator.running_work(*inputs)
+        rule, slots_max = operator.work, None
+        if operator.running_update is not None:
+            rule, slots_max = operator.running_update(*inputs)
         work = rule(shapes, shape, charged_bytes)
         is_light = not work.flop
         rows, elements = None, None
@@ -272,7 +274,7 @@ class Host:
             occupancy_s, work=work, is_light=is_light, rows=rows, matrix_elements=elements,
             is_backward=node.direction == BACKWARD,
             resident_bytes=self._weight_bytes,
-            updated_bytes=self._updated_bytes(operator, inputs) if is_update else None,
+            updated_bytes=self._updated_bytes(slots_max) if is_update else None,
         )  # fmt: skip
         kind = self._recorder.kinds.number(
             (self.worker, node.index, node.direction, work.flop, work.bytes, work.operations),
@@ -287,12 +289,11 @@ class Host:
         size_bytes = math.prod(shape) * itemsize
         return KernelCost(output, seconds, kind, size_bytes, steps)
 
-    def _updated_bytes(self, operator: op.Operator, inputs: list[Any]) -> int:
+    def _updated_bytes(self, slots_max: int | None) -> int:
         """What updates on the worker pass over; a stage of an optimizer may keep less."""
-        told, kept = operator.running_slots, self._updated
-        if told is not None:
-            most = told(*inputs)
-            kept = [(min(slots, most), size_bytes) for slots, size_bytes in kept]
+        kept = self._updated
+        if slots_max is not None:
+            kept = [(min(slots, slots_max), size_bytes) for slots, size_bytes in kept]
         return sum((2 + slots) * size_bytes for slots, size_bytes in kept)
 
     # --- a client that decides

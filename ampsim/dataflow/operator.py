@@ -74,10 +74,9 @@ class Operator:
     gradient: GradientRule | None = None  # None where the output has no gradient
     # the output's shape from the inputs themselves, where it follows from values of integers
     running_shape: Callable[..., tuple[int, ...]] | None = None
-    # the rule of its work from the inputs themselves, where it is not always the same
-    running_work: Callable[..., WorkRule] | None = None
-    # arrays that an optimizer's step passes over beside, from the inputs, where likewise
-    running_slots: Callable[..., int] | None = None
+    # of an optimizer's step, the rule of its work and how many arrays it passes over beside, from
+    # the inputs themselves, where these are not always the same
+    running_update: Callable[..., tuple[WorkRule, int]] | None = None
     # of the inputs, who is told when what it still waits for has come; None where it can run
     missing: Callable[..., list[Callable[[], None]] | None] | None = None
     reads_shapes: bool = False  # whether the kernel needs no more of floats than their shapes

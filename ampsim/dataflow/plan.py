@@ -95,7 +95,7 @@ class Step:
         is_static = bool(node.outputs) and node.outputs[0].static_shape is not None
         is_shape_told = operator.running_shape is not None and not is_static
         # whether its output's shape or its work is what an input says
-        self.is_cost_told = is_shape_told or operator.running_work is not None
+        self.is_cost_told = is_shape_told or operator.running_update is not None
         # whether it takes or gives what may lie on the device, or a handle
         self.is_counted = not node.outputs or any(
             one.is_float or one.dtype == op.RESOURCE for one in tensors

@@ -331,13 +331,9 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
     assert shape is not None, "a variable has a shape"
     held.slots[id(optimizer)] = optimizer.arrays
     kernel = partial(_step, held, method=optimizer.of_tensors([shape]), of=optimizer)
-    work = partial(_update_work, optimizer)
-    told = None, None
-    if optimizer.first is not None:
-        told = partial(_work_of_stage, optimizer), partial(_slots_of_stage, optimizer)
     update = op.Operator(
-        op.STEP, kernel, op.first_shape, op.first_dtype, work, running_work=told[0],
-        running_slots=told[1],
+        op.STEP, kernel, op.first_shape, op.first_dtype, partial(_update_work, optimizer),
+        running_update=None if optimizer.first is None else partial(_update_of_stage, optimizer),
     )  # fmt: skip
     with open_graph().building(placed=target.node):
         return build(update, (target, slope, epoch), {})
@@ -371,18 +367,13 @@ def _rate(method: Optimizer, epoch: float) -> float:
     return method.rate(epoch if within_epochs(method.rate) else math.floor(epoch))
 
 
-def _stage(optimizer: Optimizer, epoch: Any) -> Optimizer:
-    """The epoch's stage; the last one where `sleep` mode computes no epoch."""
+def _update_of_stage(
+    optimizer: Optimizer, _theta: Any, _gradient: Any, epoch: Any
+) -> tuple[op.WorkRule, int]:
+    """Work and arrays of the stage in an epoch; of the last stage where `sleep` mode has no epoch."""
     is_known = not isinstance(epoch, Standin)
-    return optimizer.stage(_rate(optimizer, float(epoch))) if is_known else optimizer
-
-
-def _work_of_stage(optimizer: Optimizer, _theta: Any, _gradient: Any, epoch: Any) -> op.WorkRule:
-    return partial(_update_work, _stage(optimizer, epoch))
-
-
-def _slots_of_stage(optimizer: Optimizer, _theta: Any, _gradient: Any, epoch: Any) -> int:
-    return _stage(optimizer, epoch).arrays
+    stage = optimizer.stage(_rate(optimizer, float(epoch))) if is_known else optimizer
+    return partial(_update_work, stage), stage.arrays
 
 
 def _update_work(
