@@ -33,14 +33,12 @@ Placement = Mapping[str, int | str]
 """Devices of nodes, by name; a device is the number of a worker, or the name of its device."""
 
 
-def worker_of(device: int | str, cluster: Cluster | None, what: str) -> int:
-    """The worker that a device is; the first where there is no other.
+def worker_of(device: int | str, cluster: Cluster, what: str) -> int:
+    """The worker that a device is.
 
     Raises:
         OptionError: it is none of the cluster, or several workers have a device of that name.
     """
-    if cluster is None:
-        return 0
     count = cluster.workers
     if isinstance(device, str):
         names = [one.name for one in cluster.devices]
@@ -67,16 +65,14 @@ class NodePlaces:
     where it was made, a stack where what is saved was computed. Control flow follows what it
     forwards: a Switch, an Exit and the Merge of a `cond` are where that is computed, Enter, Merge
     and NextIteration of a loop variable where the body computes it, or where it starts if the body
-    hands it on as it is. Without a cluster all is on worker 0.
+    hands it on as it is.
 
     Raises:
         OptionError: a device is none of the cluster, or a name none of a node that has a place, or
             of what changes a variable.
     """
 
-    def __init__(
-        self, nodes: Sequence[Node], cluster: Cluster | None, placement: Placement
-    ) -> None:
+    def __init__(self, nodes: Sequence[Node], cluster: Cluster, placement: Placement) -> None:
         self._cluster = cluster
         self._worker: dict[Node, int | None] = {}
         self._merge = {

@@ -114,7 +114,7 @@ class Step:
 
 
 class Plan:
-    """The steps of a run, for each worker of a cluster; without one all are on the first.
+    """The steps of a run, for each worker of a cluster.
 
     At most `window` iterations of a frame are under way at a time, any number where it is 0. The
     first Send, Recv or control loop has the number `first`; by default the next after all nodes.
@@ -130,7 +130,7 @@ class Plan:
     """
 
     def __init__(
-        self, asked: Sequence[Tensor], window: int, cluster: Cluster | None = None,
+        self, asked: Sequence[Tensor], window: int, cluster: Cluster,
         placement: Placement | None = None, *, first: int | None = None,
     ) -> None:  # fmt: skip
         self.asked = len(asked)
