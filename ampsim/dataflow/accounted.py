@@ -63,10 +63,8 @@ class CountingExecutor(Executor):
             if not iteration.outstanding:
                 self._retire(iteration.frame)
             return
-        taken: list[Owner] = []
-        for one in iteration.inputs[step.reads]:
-            if one.__class__ is DeviceTensor:
-                taken.append(one.owner)
+        inputs = iteration.inputs[step.reads]
+        taken: list[Owner] = [one.owner for one in inputs if one.__class__ is DeviceTensor]
         Executor.run(self, step, iteration)
         made = self._host.made
         if made:

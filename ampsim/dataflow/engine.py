@@ -14,14 +14,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ampsim.clock import SimClock
-from ampsim.dataflow.accounted import CountingHost
 from ampsim.dataflow.construct import input_tensor
 from ampsim.dataflow.graph import FlowGraph, Tensor
 from ampsim.dataflow.memory import INPUTS
 from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.program import KnownInstance, Objective, Program
 from ampsim.dataflow.schedules import OfProgram
-from ampsim.dataflow.session import FlowResult, Session
+from ampsim.dataflow.session import FlowResult, Session, counting
 from ampsim.dataflow.variable import DrawnRuns, minimize, set_variables, variables
 from ampsim.errors import LOWER_RATE, DivergenceError, GraphError
 from ampsim.hardware import Cluster
@@ -258,11 +257,9 @@ class ProgramEngine:
 
     def _note_memory(self) -> None:
         """Record the memory's history so far; what is no variable and not fed is an activation."""
-        counting = [one for one in self._session.hosts.values() if isinstance(one, CountingHost)]
-        if not counting:
-            return
         rows: list[tuple[int, list[tuple[float, list[float]]]]] = []
-        for worker, time_s, whole, *held in (row for one in counting for row in one.memory_rows):
+        hosts = counting(self._session.hosts)
+        for worker, time_s, whole, *held in (row for one in hosts for row in one.memory_rows):
             parts = {"weights": held[INPUTS], "activations": whole - held[INPUTS]}
             rows.append(
                 (int(worker), [(time_s, [parts.get(one, 0.0) for one in MEMORY_CATEGORIES])])

@@ -117,7 +117,7 @@ class FlowResult:
         `bytes` in all, and then those of each category. Empty where no device has
         `memory_bytes`.
         """
-        rows = [row for host in self._counting for row in host.memory_rows]
+        rows = [row for host in counting(self._hosts) for row in host.memory_rows]
         return _table(f"worker time_s bytes {' '.join(CATEGORIES)}", rows)
 
     @property
@@ -136,16 +136,12 @@ class FlowResult:
     @property
     def swapped_out_bytes(self) -> int:
         """Bytes copied from stacks to the host."""
-        return sum(one.swapper.out_bytes for one in self._counting if one.swapper)
+        return sum(one.swapper.out_bytes for one in counting(self._hosts) if one.swapper)
 
     @property
     def swapped_in_bytes(self) -> int:
         """Bytes copied back from the host."""
-        return sum(one.swapper.in_bytes for one in self._counting if one.swapper)
-
-    @property
-    def _counting(self) -> list[CountingHost]:
-        return _counting(self._hosts)
+        return sum(one.swapper.in_bytes for one in counting(self._hosts) if one.swapper)
 
     @own_frame
     def frames(self) -> pd.DataFrame:
@@ -172,7 +168,8 @@ class FlowResult:
         return _table("node operator live dead worker", rows)
 
 
-def _counting(hosts: Mapping[int, Host]) -> list[CountingHost]:
+def counting(hosts: Mapping[int, Host]) -> list[CountingHost]:
+    """Those of some hosts that count what lies in their devices' memory."""
     return [host for host in hosts.values() if isinstance(host, CountingHost)]
 
 
@@ -289,7 +286,7 @@ class Session:
     def _run_clock(self) -> None:
         """Run until everything is done; what copies to the host then go on make room for nobody."""
         self._clock.run()
-        while copying := [one for one in _counting(self.hosts) if one.is_copying]:
+        while copying := [one for one in counting(self.hosts) if one.is_copying]:
             for host in [one for one in copying if one.is_waiting] or copying:
                 host.end_copy()
             self._clock.run()
