@@ -20,7 +20,7 @@ import numpy as np
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Context, FlowGraph, Loop, Node, Tensor, output_of
 from ampsim.dataflow.operator import BOOL, RESOURCE, Operator
-from ampsim.errors import GraphError, OptionError, one_of
+from ampsim.errors import OptionError, one_of
 from ampsim.hardware import Cluster
 
 _EVERYWHERE: Final = (op.CONSTANT, op.ENTER_CONSTANT)
@@ -176,9 +176,6 @@ class Cut:
     """The nodes of each worker, with what joins them, so that `asked` can be computed.
 
     The first node beside the graph has the number `first`; by default the next after `nodes`.
-
-    Raises:
-        GraphError: a loop is cut that has no predicate.
     """
 
     def __init__(
@@ -265,12 +262,6 @@ class Cut:
             return None
         if (loop, worker) in self._go:
             return self._go[loop, worker]
-        predicate: Tensor | None = getattr(loop, "predicate", None)
-        if predicate is None:
-            raise GraphError(
-                f"{loop.name} is cut over devices and has no predicate for worker {worker}; build "
-                "it with flow.while_loop, or keep all of it on one device"
-            )
         assert loop.outer is not None, "a loop has a context around it"
         start = self._begun(loop.outer.loop, worker)
         if start is None:
@@ -278,14 +269,14 @@ class Cut:
 
         def added(operator: Operator, inputs: list[Tensor], context: Context) -> Node:
             told = {"loop": loop, "name": f"{operator.name} of {loop.name} at {worker}"}
-            node = self._added(operator, inputs, told, worker, like=predicate, context=context)
+            node = self._added(operator, inputs, told, worker, like=loop.predicate, context=context)
             output_of(node, (), BOOL, loop)
             return node
 
         enter = added(op.ENTER, [start], loop.outer)
         merge = added(op.MERGE, [enter.outputs[0]], loop)
         go = self._go[loop, worker] = merge.outputs[0]
-        switch = added(op.SWITCH, [go, predicate], loop)
+        switch = added(op.SWITCH, [go, loop.predicate], loop)
         back = added(op.NEXT_ITERATION, [output_of(switch, (), BOOL, loop)], loop)
         merge.inputs.append(back.outputs[0])
         return go

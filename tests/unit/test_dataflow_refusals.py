@@ -552,18 +552,6 @@ def test_an_unknown_name_in_a_placement_is_refused(graph):
     )
 
 
-def test_a_loop_without_a_predicate_is_not_cut(graph):
-    built = cut_loop()
-    (loop,) = {node.attributes["loop"] for node in graph.nodes if node.operator.name == "enter"}
-    del loop.predicate
-    refused(
-        GraphError,
-        r"^while-1 is cut over devices and has no predicate for worker \d; build it with "
-        r"flow.while_loop, or keep all of it on one device$",
-        lambda: flow.run(built, {"y": 1.0}, cluster=pair()),
-    )
-
-
 def test_a_recv_that_nobody_serves_is_named_with_its_worker_and_tag(graph, monkeypatch):
     built, send = cut_loop(), Rendezvous.send
 
