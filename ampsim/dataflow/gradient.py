@@ -21,14 +21,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.dataflow import operator as op
-from ampsim.dataflow.construct import (
-    begun,
-    cond,
-    is_left,
-    leave,
-    repeat,
-    while_loop,
-)  # fmt: skip
+from ampsim.dataflow.construct import begun, cond, is_left, leave, repeat, while_loop
 from ampsim.dataflow.graph import (
     Branch,
     Conditional,

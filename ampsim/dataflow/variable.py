@@ -276,11 +276,9 @@ def _require_once(what: str) -> None:
         )
 
 
-def _grouped(*_tensors: Any) -> Any:
-    return np.True_
-
-
-GROUP = op.Operator("group", _grouped, op.scalar, op.truth, is_stateful=True, only_waits=True)
+GROUP = op.Operator(
+    "group", op.always(np.True_), op.scalar, op.truth, is_stateful=True, only_waits=True
+)
 
 
 def group(*tensors: Tensor) -> Tensor:
@@ -497,6 +495,4 @@ class Generator:
     def _drawn(self, what: str, told: Sequence[Operand], shape: Sequence[int]) -> Tensor:
         runs, held = self._runs.outputs[0], self._runs.attributes["held"]
         draw = open_graph().count(f"draws of {held.name}")
-        return apply(
-            what, self._seed, runs, *told, held=held, draw=draw, shape=tuple(shape)
-        )  # fmt: skip
+        return apply(what, self._seed, runs, *told, held=held, draw=draw, shape=tuple(shape))

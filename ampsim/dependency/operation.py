@@ -53,9 +53,7 @@ class Variable:
         failure: why its value is missing; None while it has one.
     """
 
-    __slots__ = (
-        "engine", "failure", "name", "number", "queue", "readers", "version", "writer",
-    )  # fmt: skip
+    __slots__ = ("engine", "failure", "name", "number", "queue", "readers", "version", "writer")
 
     def __init__(self, name: str, number: int, engine: object) -> None:
         self.name = name
