@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,17 +50,15 @@ MEMORY_COLUMNS: Final = ("place", "time_s", "bytes", *CATEGORIES)
 PUSH_ROW: Final = 0
 """The row of the host's thread that pushes."""
 
-Known: TypeAlias = "dict[str, np.ndarray]"
 
-
-def dispatches_of(places: Places) -> Known:
+def dispatches_of(places: Places) -> Columns:
     """Columns of what was issued: operation, thread, start_s, end_s, in the order of the ends."""
     rows = np.array(places.dispatches).reshape(-1, 4)
     kinds = {"operation": np.int64, "thread": np.int64, "start_s": np.float64, "end_s": np.float64}
     return {name: rows[:, place].astype(kind) for place, (name, kind) in enumerate(kinds.items())}
 
 
-def columns_of(log: OperationLog, names: Sequence[str | None], rows: Sequence[Thread]) -> Known:
+def columns_of(log: OperationLog, names: Sequence[str | None], rows: Sequence[Thread]) -> Columns:
     """The columns of the operations' table, and those that the path needs."""
     columns = log.columns()
     number, waited_for = np.arange(log.count), columns["waited_for"]
@@ -96,7 +94,7 @@ def memory_of(places: Places) -> pd.DataFrame:
     )
 
 
-def behind_of(columns: Known, dispatches: Known) -> np.ndarray:
+def behind_of(columns: Columns, dispatches: Columns) -> np.ndarray:
     """For each operation that waited for a thread: which had it until then; else `START`."""
     start_s, end_s = columns["start_s"], columns["end_s"]
     ready_s = columns["ready_s"].copy()
@@ -113,7 +111,7 @@ def behind_of(columns: Known, dispatches: Known) -> np.ndarray:
     return behind
 
 
-def span_columns(columns: Known, dispatches: Known) -> Columns:
+def span_columns(columns: Columns, dispatches: Columns) -> Columns:
     """Times, causes, threads and operations of all spans: pushes, operations, what was issued."""
     count, number = len(columns["number"]), np.repeat(columns["number"], 2)
     issued = dispatches["operation"]
@@ -130,7 +128,7 @@ def span_columns(columns: Known, dispatches: Known) -> Columns:
     return {name: np.concatenate([column, dispatched[name]]) for name, column in of_pushes.items()}
 
 
-def records_of(columns: Known, transfers: Columns, dispatches: Known) -> CausalRecords:
+def records_of(columns: Columns, transfers: Columns, dispatches: Columns) -> CausalRecords:
     """Make spans and transfers of all, which a critical path is read off.
 
     The span of a copy that crossed a link is a moment at the transfer's end, and caused by that.
@@ -227,8 +225,7 @@ class EngineResult:
         flop, bytes, state ("done"; or with 0 of both "failed", or "skipped": for want of a value
         that a failed operation was to give).
         """
-        behind = behind_of(self._columns, self._dispatches)
-        known = {**self._columns, "behind": behind}
+        known = {**self._columns, "behind": behind_of(self._columns, self._dispatches)}
         first = ("number", "name", "kind", "place", "thread", *TIMES, "waited_for", "variable")
         return read_only(
             {name: known[name] for name in (*first, "behind", "flop", "bytes", "state")}
