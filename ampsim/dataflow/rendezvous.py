@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from ampsim.dataflow.graph import Branch, Context
 from ampsim.dataflow.plan import DEAD, Iteration, Path, Plan, Step, told
@@ -33,13 +33,6 @@ class SentValue(NamedTuple):
     release: Callable[[Cause], None] | None = None
 
 
-Receiver: TypeAlias = "Callable[[Step, Iteration, SentValue, Cause], None]"
-"""Takes what has come for a Recv that waits in an iteration."""
-
-_Group: TypeAlias = "tuple[Context, int, int, Path]"
-"""Of Recvs that one dead signal serves: a branch, from which worker to which, and the tag."""
-
-
 class Rendezvous:
     """The messages of a run.
 
@@ -49,11 +42,13 @@ class Rendezvous:
 
     def __init__(self, plan: Plan, fabric: Fabric, *, broadcasts_dead: bool) -> None:
         self._fabric = fabric
-        self.receivers: dict[int, Receiver] = {}  # who serves the Recvs of a worker
+        # takes what has come for a Recv that waits in an iteration, by worker
+        self.receivers: dict[int, Callable[[Step, Iteration, SentValue, Cause], None]] = {}
         # what was sent; predicates and all other truth values count alike
         self.counts = {"tensors": 0, "predicates": 0, "signals": 0, "dead": 0}
         self._recvs: dict[tuple[Context, int, int], list[Step]] = {}
-        self._left: dict[_Group, int] = {}
+        # dead Sends to come of a branch, from worker to worker, with a tag, told by one signal
+        self._left: dict[tuple[Context, int, int, Path], int] = {}
         self._awaited: dict[tuple[Step, Path], Iteration] = {}
         self._arrived: dict[tuple[Step, Path], SentValue] = {}
         for step in plan.steps if broadcasts_dead else ():

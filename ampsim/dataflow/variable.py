@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from ampsim.dataflow.graph import (
     tensors_of,
     type_of_numbers,
 )
+from ampsim.dataflow.plan import Path
 from ampsim.errors import LOWER_RATE, GraphError, OptionError, SimulationError, one_of
 from ampsim.ir import Direction, Standin, Work
 from ampsim.optim import Optimizer, within_epochs
@@ -388,10 +389,6 @@ def _update_work(
     )
 
 
-Place: TypeAlias = "tuple[int, tuple[tuple[str, int], ...]]"
-"""Where a draw runs: (number of the node, path of the tag)."""
-
-
 class DrawnRuns(Held):
     """The number of runs that drew from a generator; those that measure count for themselves."""
 
@@ -417,10 +414,11 @@ class DrawnRuns(Held):
 
 
 def _draws(
-    what: str, place: Place, seed: Any, runs: Any, *high: Any,
+    what: str, place: tuple[int, Path], seed: Any, runs: Any, *high: Any,
     held: Held, draw: int, shape: tuple[int, ...],
 ) -> np.ndarray:  # fmt: skip
-    path = (iteration for _loop, iteration in place[1])
+    _node, tag = place  # where it draws
+    path = (iteration for _loop, iteration in tag)
     generator = stream(int(seed), held.name, int(runs), draw, *path)
     return np.asarray(getattr(generator, what)(*high, size=shape))
 

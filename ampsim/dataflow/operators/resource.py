@@ -21,6 +21,7 @@ import numpy as np
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Tensor, apply
 from ampsim.dataflow.memory import DeviceTensor, Resource, bare, release
+from ampsim.dataflow.plan import Path
 from ampsim.ir import Standin, standin
 
 
@@ -68,7 +69,7 @@ _listed("pop", Stack.pop, op.told_shape, _as_pushed)
 
 # --- arrays
 
-Writer: TypeAlias = "tuple[int, tuple[Any, ...]]"
+Writer: TypeAlias = tuple[int, Path]
 """Which node wrote, in which iterations: (its number, the path of its tag)."""
 
 
