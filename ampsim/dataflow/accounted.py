@@ -111,8 +111,16 @@ class CountingHost(Host):
         self.made: list[Owner] = []  # what the step holds that was run just now: it has made it
         self._inputs: list[Owner] = []
         self._pushes = 0
-        if threshold is not None:
-            self._swap(threshold, partial(paced, clock=clock, cluster=cluster, seed=how["seed"]))
+        if threshold is None:
+            return
+        copies = CopyLanes(
+            worker, self.device, clock, instant=self._instant, recorder=recorder,
+            above_bytes=math.floor(threshold * self._capacity_bytes),
+        )  # fmt: skip
+        for name, lane in (("copy-out", copies.outward), ("copy-in", copies.inward)):
+            tasks = paced(lane, lane.processor, clock, cluster, seed=how["seed"], computes=False)
+            clock.start(lane.processor.work(tasks), f"{name} {worker}")
+        self.swapper = Swapper(self.memory, self._capacity_bytes, copies, self._copied)
 
     @property
     def memory_rows(self) -> list[tuple[float, ...]]:
@@ -120,17 +128,6 @@ class CountingHost(Host):
         return [
             (self.worker, one.time_s, sum(one.bytes), *one.bytes) for one in self.memory.timeline
         ]
-
-    def _swap(self, threshold: float, varying: Callable[..., Any]) -> None:
-        above_bytes = math.floor(threshold * self._capacity_bytes)
-        copies = CopyLanes(
-            self.worker, self.device, self._clock, instant=self._instant, recorder=self._recorder,
-            above_bytes=above_bytes,
-        )  # fmt: skip
-        for name, lane in (("copy-out", copies.outward), ("copy-in", copies.inward)):
-            tasks = varying(lane, lane.processor, computes=False)
-            self._clock.start(lane.processor.work(tasks), f"{name} {self.worker}")
-        self.swapper = Swapper(self.memory, self._capacity_bytes, copies, self._copied)
 
     # --- what steps give
 
