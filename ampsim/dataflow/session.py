@@ -169,7 +169,7 @@ class FlowResult:
 
 
 def counting(hosts: Mapping[int, Host]) -> list[CountingHost]:
-    """Those of some hosts that count what lies in their devices' memory."""
+    """The hosts that count what lies in their devices' memory."""
     return [host for host in hosts.values() if isinstance(host, CountingHost)]
 
 

@@ -369,7 +369,7 @@ def _rate(method: Optimizer, epoch: float) -> float:
 def _update_of_stage(
     optimizer: Optimizer, _theta: Any, _gradient: Any, epoch: Any
 ) -> tuple[op.WorkRule, int]:
-    """Work and arrays of the stage in an epoch; of the last stage where `sleep` mode has no epoch."""
+    """Work and arrays of an epoch's stage; of the last one where `sleep` mode has no epoch."""
     is_known = not isinstance(epoch, Standin)
     stage = optimizer.stage(_rate(optimizer, float(epoch))) if is_known else optimizer
     return partial(_update_work, stage), stage.arrays
