@@ -103,8 +103,7 @@ def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str
     """Lower a program; `names` are of its operations before it was decomposed, by their lines."""
     program.graph.eliminate_dead_code(_is_kept)
     low = Lowering(module, program)
-    code = getattr(loss, "__code__", None)
-    if code is not None and is_own(code.co_filename):
+    if (code := getattr(loss, "__code__", None)) is not None and is_own(code.co_filename):
         low.loss_place = str(Place(code.co_filename, code.co_firstlineno))
     *inputs, target = [one for one, spec in specs_of(program) if spec.kind.name == "USER_INPUT"]
     given = inspect.signature(module.forward).parameters.values()
@@ -145,7 +144,8 @@ def _exported(module: Any, loss: Loss, batch: Sequence[np.ndarray]) -> Any:
     copies = tuple(torch.from_numpy(np.repeat(one[:1], EXAMPLE_ROWS, axis=0)) for one in batch)
     rows = tuple({0: torch.export.Dim.AUTO} for _ in batch)
     before = random.getstate(), (*np.random.get_state(),)[2:]  # noqa: NPY002  # users draw from it
-    program = torch.export.export(ModuleWithLoss(), copies, dynamic_shapes=(rows,))
+    with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):  # shapes recur too seldom
+        program = torch.export.export(ModuleWithLoss(), copies, dynamic_shapes=(rows,))
     if (random.getstate(), (*np.random.get_state(),)[2:]) != before:  # noqa: NPY002  # likewise
         raise Refusal(
             "random numbers are drawn in Python or NumPy, and the first would stand for all",
