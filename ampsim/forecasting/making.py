@@ -35,7 +35,7 @@ from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all, take_or_make
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
 from ampsim.runs.rows import compared, is_draining_pipeline, ranked
-from ampsim.runs.run import Run
+from ampsim.runs.run import Run, run_of, whole_run_of
 from ampsim.runs.store import RunCache, RunKey, known_by, named
 from ampsim.runs.task import Row, RunPlan, Task
 from ampsim.runs.witness import leading
@@ -185,7 +185,8 @@ class RunMaker:
         interrupted, listeners = None, Listeners(keep, lost.__setitem__, self._on_progress)
         try:
             if self._keeping is None:
-                run_all([*map(self._learning, tasks)], self._executor, listeners, is_whole=True)
+                read = whole_run_of if self._executor.is_local else run_of
+                run_all([*map(self._learning, tasks)], self._executor, listeners, read)
             else:
                 known = known or [*map(self.known, tasks)]
                 take_or_make(tasks, known, self._keeping, self._executor, listeners)

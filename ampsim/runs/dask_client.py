@@ -18,8 +18,9 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Any, Final
 
 from ampsim.errors import AmpsimError, ExecutorError, OptionError
@@ -37,7 +38,7 @@ from ampsim.runs.executor import (
     resolving,
 )
 from ampsim.runs.task import Task
-from ampsim.study.progress import Progress
+from ampsim.study.progress import OnProgress, Progress
 
 SCHEME: Final = "dask"
 ADDRESS: Final = "DASK_SCHEDULER_ADDRESS"
@@ -88,7 +89,7 @@ class DaskClient(RunExecutor):
         self._client, self._is_own = client, is_own
         self._address: str = client.scheduler.address
         self._lock = threading.RLock()
-        self._asked: dict[str, tuple[Any, Future[Answer]]] = {}
+        self._asked: dict[str, tuple[Any, Future[Answer], OnProgress | None]] = {}
         self._suspects: set[str] = set()
         self._tries_alone = Counter[str]()
         self._count = 0
@@ -100,7 +101,9 @@ class DaskClient(RunExecutor):
             self.close()
             raise
 
-    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
+    def submit(
+        self, key: str, task: Task, read: Read, tell: OnProgress | None = None
+    ) -> Future[Answer]:
         """Ask for a run, of which no whole result comes back."""
         given, name = (packed_for_elsewhere(task, read), self.limit_s), _name(key)
         self._count += 1
@@ -108,17 +111,13 @@ class DaskClient(RunExecutor):
             asked = self._client.submit(answer_on_worker, *given, key=name, priority=-self._count)
         made: Future[Answer] = Future()
         with self._lock:
-            self._asked[key] = asked, made
+            self._asked[key] = asked, made, tell
         self._hear_of(key, asked)
         return made
 
     def _hear_of(self, key: str, asked: Any) -> None:
         """Wait for a run; in a thread, for one that is lost with its worker is made again first."""
-
-        def finish(_asked: Any) -> None:
-            _begin(self._finish, key)
-
-        asked.add_done_callback(finish)
+        asked.add_done_callback(partial(_begin, self._finish, key))
 
     def _finish(self, key: str) -> None:
         """Take what the scheduler has, and let go of it there."""
@@ -127,7 +126,7 @@ class DaskClient(RunExecutor):
         with self._lock:
             if key not in self._asked:  # it was stopped
                 return
-            asked, made = self._asked[key]
+            asked, made, _tell = self._asked[key]
         with resolving(made):
             error = asked.exception() if asked.status == "error" else None
             if error is None:
@@ -157,7 +156,7 @@ class DaskClient(RunExecutor):
                 return
             key = self._suspects.pop()
             self._tries_alone[key] += 1
-            asked, made = self._asked[key]
+            asked, made, _tell = self._asked[key]
         with resolving(made):
             with _reaching(self._address):
                 asked.retry()
@@ -169,7 +168,7 @@ class DaskClient(RunExecutor):
     def _end_overdue(self, key: str) -> None:
         """End a run that a worker is at for too long."""
         with self._lock:
-            _asked, made = self._asked.get(key, (None, None))
+            _asked, made, _tell = self._asked.get(key, (None, None, None))
         if made is not None:
             with resolving(made):
                 self._end([key])
@@ -177,17 +176,16 @@ class DaskClient(RunExecutor):
             self._try_alone()
 
     def _hear_of_progress(self, event: tuple[float, bytes]) -> None:
-        """Pass on what runs tell, those of other clients among them."""
-        if self._on_news is not None:
-            self._on_news(*pickle.loads(event[1]))
+        """Pass on what runs tell, if they are of this client."""
+        key, progress = pickle.loads(event[1])
+        _asked, _made, tell = self._asked.get(key, (None, None, None))
+        if tell is not None:
+            tell(progress)
 
-    def stop(self, keys: Collection[str]) -> None:
+    def stop(self, asked: Mapping[str, Future[Answer]]) -> None:
         """End these runs within some seconds, those of which a worker tells nothing by force."""
-        with self._lock:
-            left = [self._asked[key][1] for key in keys if key in self._asked]
-        self._end(keys)
-        for made in left:
-            made.cancel()
+        self._end(asked.keys())
+        super().stop(asked)
 
     def _end(self, keys: Collection[str]) -> None:
         async def kill(dask_worker: Any) -> None:  # its nanny, of the workers that have one
@@ -243,7 +241,7 @@ def _reaching(address: str) -> Generator[None]:
         raise ExecutorError(LOST.format(address)) from None
 
 
-def _begin(what: Callable[[str], None], key: str) -> None:
+def _begin(what: Callable[[str], None], key: str, *_ended: Any) -> None:
     """Do something in a thread of its own, where that of Dask must not wait."""
     threading.Thread(target=what, args=(key,), daemon=True).start()
 

@@ -23,45 +23,31 @@ import time
 import traceback
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, Future, InvalidStateError
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from ampsim.errors import OVERDUE, AmpsimError, ExecutorError, OptionError
 from ampsim.files import prepare_folder
+from ampsim.runs.run import Run
 from ampsim.runs.task import Task
 from ampsim.study.loading import bytes_of, modules_here
+from ampsim.study.model import Parameters
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import about
 from ampsim.study.result import Result
 from ampsim.text import short
-from ampsim.trace import Recorder
 from ampsim.units import format_seconds
 
 Read: TypeAlias = Callable[[Result, str | None], Any]
 """``read(result, failure)`` gives what is wanted of a run, in the process that made it."""
 
-OnNews: TypeAlias = Callable[[str, Progress], None]
-"""``on_news(key, progress)`` is told how far a run is, in any thread."""
 
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """The parts of a whole result that travel; the rest is known to whoever asked for it."""
-
-    given: dict[str, np.ndarray]
-    origin: dict[str, Any]
-    recorder: Recorder
-    learning_digest: str | None
-
-
-Answer: TypeAlias = tuple[Any, Carried | None] | Exception
-"""What was read off a run, and its result where that was wanted; or why there is neither."""
+Answer: TypeAlias = tuple[Any, Parameters | None] | Exception
+"""What was read off a run, with the weights of a whole result; or why there is nothing."""
 
 
 class Died(Exception):
@@ -96,23 +82,23 @@ class RunExecutor(ABC):
     slots: float = math.inf  # how many runs may be asked for at a time; more wait here
     is_local: bool = False  # whether it is of this machine, so that results come back whole
     limit_s: float | None = None  # how long a run may take, of the time of whoever waits
-    _on_news: OnNews | None = None
 
     @abstractmethod
-    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
+    def submit(
+        self, key: str, task: Task, read: Read, tell: OnProgress | None = None
+    ) -> Future[Answer]:
         """Ask for a run, the sooner the earlier; a key stands for one run, whoever asks for it.
+
+        `tell` is told how far it is, in any thread.
 
         Raises:
             OptionError, ExecutorError: the task cannot be sent, or nobody takes it.
         """
 
-    def progress(self, on_news: OnNews | None) -> None:
-        """Tell this of the progress of all runs that are asked for from now on; None for nobody."""
-        self._on_news = on_news
-
-    @abstractmethod
-    def stop(self, keys: Collection[str]) -> None:
+    def stop(self, asked: Mapping[str, Future[Answer]]) -> None:
         """End these runs, also those that are under way, as far as that can be done."""
+        for made in asked.values():
+            made.cancel()
 
     def close(self) -> None:  # noqa: B027  # where nothing was opened
         """End everything, and let go of what was opened."""
@@ -128,9 +114,10 @@ class AnyExecutor(RunExecutor):
     def __init__(self, executor: Executor) -> None:
         """Take one that is open, and stays so."""
         self._executor = executor
-        self._asked: dict[str, Future[Answer]] = {}
 
-    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
+    def submit(
+        self, key: str, task: Task, read: Read, tell: OnProgress | None = None
+    ) -> Future[Answer]:
         """Ask for a run, of which no whole result comes back."""
         content = packed_for_elsewhere(task, read)
         try:
@@ -142,25 +129,20 @@ class AnyExecutor(RunExecutor):
                 "executor must give a concurrent.futures.Future from submit, got "
                 f"{short(made)}; have its submit return one"
             )
-        self._asked[key] = made
         return made
 
-    def stop(self, keys: Collection[str]) -> None:
-        """Take back what has not begun."""
-        for key in keys:
-            self._asked[key].cancel()
 
+def answer(task: Task, read: Read, tell: OnProgress | None) -> Answer:
+    """Make one run here, and give what is to be sent back.
 
-def answer(task: Task, read: Read, is_whole: bool, tell: OnProgress | None) -> Answer:
-    """Make one run here, and give what is to be sent back."""
+    A whole result goes without what whoever asked for it knows, and what no pickle may hold.
+    """
     try:
-        result, failure = task.run(tell)
-        value = read(result, failure)
-        if not is_whole:
+        value = read(*task.run(tell))
+        if not isinstance(value, Run) or value.made is None:
             return value, None
-        result.recorder.flush()
-        given, digest = result.model.given, result.learning_digest
-        return value, Carried(given, result.origin, result.recorder, digest)
+        known: dict[str, Any] = dict.fromkeys(("model", "schedule", "crossings", "recount"))
+        return replace(value, made=replace(value.made, **known)), value.made.model.given
     except (AmpsimError, MemoryError) as error:
         error.add_note(traceback.format_exc())  # its own is lost on the way
         return error
@@ -212,7 +194,7 @@ def answer_elsewhere(content: bytes, tell: OnProgress | None = None) -> Answer:
         )
     if folder is not None and not os.path.lexists(folder / mark):
         task = task.learning_in(Path(_folder_of_this_process().name))
-    return answer(task, read, False, tell)
+    return answer(task, read, tell)
 
 
 @cache

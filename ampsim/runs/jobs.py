@@ -13,23 +13,22 @@ import os
 import queue
 import uuid
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from typing import Any, TypeAlias
 
 from ampsim.errors import AmpsimError, ExecutorError, Failure, OptionError, SimulationError
 from ampsim.options import REPEATS_MAX, require_count
 from ampsim.runs.dask_client import SCHEME, DaskClient, connected
-from ampsim.runs.executor import Answer, AnyExecutor, Carried, Died, Read, RunExecutor
+from ampsim.runs.executor import Answer, AnyExecutor, Died, Read, RunExecutor
 from ampsim.runs.local_slots import LocalSlots
 from ampsim.runs.run import Run, run_of
 from ampsim.runs.store import RunCache, RunKey, named
 from ampsim.runs.task import Task
-from ampsim.study.outages import outage_table
 from ampsim.study.progress import OnProgress, Progress, Whole
 from ampsim.study.read_off import crossings_of
-from ampsim.study.result import Result
 from ampsim.study.training import resolved
 from ampsim.text import short
 
@@ -57,10 +56,9 @@ ExecutorLike: TypeAlias = "int | str | concurrent.futures.Executor | Any"
 """What makes runs, as users name it; `opened` says what may be named."""
 
 
-@contextlib.contextmanager
 def opened(
     executor: ExecutorLike, jobs: int = 1, run_limit_s: float | None = None
-) -> Generator[RunExecutor]:
+) -> contextlib.closing[RunExecutor]:
     """Open what makes runs, as a user named it, while the block lasts.
 
     Args:
@@ -74,11 +72,7 @@ def opened(
     """
     if jobs not in (1, executor):
         raise OptionError(f"jobs {jobs} and executor say the same thing; leave one of them out")
-    made = _executor_of(executor, run_limit_s)
-    try:
-        yield made
-    finally:
-        made.close()
+    return contextlib.closing(_executor_of(executor, run_limit_s))
 
 
 def _executor_of(given: ExecutorLike, limit_s: float | None) -> RunExecutor:
@@ -103,36 +97,30 @@ def _executor_of(given: ExecutorLike, limit_s: float | None) -> RunExecutor:
 
 
 def run_all(
-    tasks: Sequence[Task],
-    executor: RunExecutor,
-    listeners: Listeners,
-    read: Read = run_of,
-    *,
-    is_whole: bool = False,
+    tasks: Sequence[Task], executor: RunExecutor, listeners: Listeners, read: Read = run_of
 ) -> None:
     """Make every run, as many at a time as may be, and hand each over as soon as it has ended.
 
-    `read`, which has a name, gives what is handed over. With `is_whole` that is a `Run`, which has
-    its result where that can come back.
+    `read`, which has a name, gives what is handed over: of `whole_run_of`, which an executor of
+    this machine takes alone, the result is among that.
 
     Raises:
         AmpsimError: what a run raised; those under way are given up.
         KeyboardInterrupt: likewise; what was handed over is whole.
     """
     listeners = _with_whole(tasks, listeners)
-    if executor.is_local and executor.limit_s is None and min(executor.slots, len(tasks)) < 2:
-        for places in _alike(tasks).values():
-            try:
-                result, failure = tasks[places[0]].run(listeners.on_progress)
-            except (SimulationError, MemoryError) as error:
-                for place in places:
-                    listeners.on_loss(place, loss_of(tasks[place], error))
-            else:
-                value = read(result, failure)
-                for place in places:
-                    listeners.on_finish(place, replace(value, made=result) if is_whole else value)
+    places: dict[str, list[int]] = {}
+    for place, task in enumerate(tasks):  # of those that are known by the same, one is made
+        places.setdefault(task.key or uuid.uuid4().hex, []).append(place)
+    if executor.limit_s is not None or not executor.is_local or min(executor.slots, len(tasks)) > 1:
+        _make_beside(tasks, places, executor, listeners, read)
         return
-    _make_beside(tasks, executor, listeners, read, is_whole=is_whole)
+    for of_one in places.values():
+        try:
+            value = read(*tasks[of_one[0]].run(listeners.on_progress))
+        except (SimulationError, MemoryError) as error:
+            value = error
+        _hand_over(value, tasks, of_one, listeners)
 
 
 def take_or_make(
@@ -175,24 +163,14 @@ def take_or_make(
         keeping.tidy()
 
 
-def _alike(tasks: Sequence[Task]) -> dict[str, list[int]]:
-    """Places of tasks, by what these are known by; of those at one, one is made."""
-    places: dict[str, list[int]] = {}
-    for place, task in enumerate(tasks):
-        places.setdefault(task.key or uuid.uuid4().hex, []).append(place)
-    return places
-
-
 def _make_beside(
     tasks: Sequence[Task],
+    places: Mapping[str, Sequence[int]],
     executor: RunExecutor,
     listeners: Listeners,
     read: Read,
-    *,
-    is_whole: bool,
 ) -> None:
     """Ask for as many runs at a time as may be, and hear of each."""
-    places = _alike(tasks)
     waiting, asked = deque(places), dict[str, concurrent.futures.Future[Answer]]()
     news: queue.SimpleQueue[tuple[str, Progress | None]] = queue.SimpleQueue()
 
@@ -200,79 +178,72 @@ def _make_beside(
         news.put((key, progress))
 
     try:
-        executor.progress(take if listeners.on_progress else None)
         while waiting or asked:
             while waiting and len(asked) < executor.slots:
                 key = waiting.popleft()
-                asked[key] = executor.submit(key, tasks[places[key][0]], read, is_whole)
+                tell = partial(take, key) if listeners.on_progress else None
+                asked[key] = executor.submit(key, tasks[places[key][0]], read, tell)
                 asked[key].add_done_callback(lambda _future, key=key: take(key, None))
             key, progress = news.get()
-            if key not in asked:  # another client's, or told too late
+            if key not in asked:  # told too late
                 continue
+            task = tasks[places[key][0]]
             if progress is None:
-                future = asked.pop(key)
-                for place in places[key]:
-                    _hand_over(place, tasks[place], future, listeners)
+                _hand_over(_value_of(asked.pop(key), task), tasks, places[key], listeners)
             elif listeners.on_progress is not None:  # whoever asked first called it otherwise
-                task = tasks[places[key][0]]
                 called = {"schedule": task.label, "repeat": task.repeat, "repeats": task.repeats}
                 listeners.on_progress(replace(progress, **called))
     finally:
-        executor.stop(list(asked))
-        executor.progress(None)
+        executor.stop(asked)
+
+
+def _value_of(future: concurrent.futures.Future[Answer], task: Task) -> Any:
+    """Read what a task gave, or why it gave nothing; a result is as before `answer` sent it.
+
+    Raises:
+        ExecutorError: the executor that a user brought broke.
+    """
+    value: Any
+    try:
+        answer = future.result()
+        value, given = (answer, None) if isinstance(answer, Exception) else answer
+    except (Died, AmpsimError) as error:
+        return error
+    except Exception as why:
+        name = f"{task.label}, seed {task.seed}"
+        raise ExecutorError(f"{name}: the executor broke: {type(why).__name__}: {why}") from why
+    if given is None:
+        return value
+    cluster, model = task.plan.cluster, task.plan.rate.applied(task.plan.model)
+    known = {"model": replace(model, given=given), "schedule": resolved(task.schedule, cluster)}
+    return replace(value, made=replace(value.made, **known, crossings=crossings_of(cluster)))
 
 
 def _hand_over(
-    place: int, task: Task, future: concurrent.futures.Future[Answer], listeners: Listeners
+    value: Any, tasks: Sequence[Task], places: Sequence[int], listeners: Listeners
 ) -> None:
-    """Tell what came of a task.
+    """Tell what came of a task, for each that is known by the same.
 
     Raises:
         AmpsimError: what the run raised, or the executor is gone.
     """
-    name = f"{task.label}, seed {task.seed}"
-    try:
-        answer = future.result()
-        parts: Any = (None, None) if isinstance(answer, Exception) else answer
-        value, carried = parts
-    except Died as error:
-        listeners.on_loss(place, f"{name}: {error}")
-        return
-    except AmpsimError:
-        raise
-    except Exception as why:  # of an executor that a user brought
-        raise ExecutorError(f"{name}: the executor broke: {type(why).__name__}: {why}") from why
-    if isinstance(answer, SimulationError | MemoryError):
-        listeners.on_loss(place, loss_of(task, answer))
-    elif isinstance(answer, Exception):
-        raise answer
-    else:
-        if carried is not None:
-            value = replace(value, made=_result_of(task, carried))
-        listeners.on_finish(place, value)
+    for place in places:
+        if isinstance(value, Died | SimulationError | MemoryError):
+            listeners.on_loss(place, loss_of(tasks[place], value))
+        elif isinstance(value, Exception):
+            raise value
+        else:
+            listeners.on_finish(place, value)
 
 
-def loss_of(task: Task, error: SimulationError | MemoryError) -> Failure:
+def loss_of(task: Task, error: Exception) -> Failure:
     """The sentence on a run that gave nothing, as where its seed's data could not be made."""
     is_memory = isinstance(error, MemoryError)
     said = f"memory ran out; try fewer jobs: {error!r}" if is_memory else error
     sentence = Failure(f"{task.label}, seed {task.seed}: {said}")
-    sentence.traceback = Failure.of(error).traceback
+    if not isinstance(error, Died):
+        sentence.traceback = Failure.of(error).traceback
     return sentence
-
-
-def _result_of(task: Task, carried: Carried) -> Result:
-    cluster = task.plan.cluster
-    return Result(
-        model=replace(task.plan.rate.applied(task.plan.model), given=carried.given),
-        schedule=resolved(task.schedule, cluster),
-        workers=cluster.workers,
-        origin=carried.origin,
-        recorder=carried.recorder,
-        outages=outage_table(cluster, task.seed, carried.recorder),
-        crossings=crossings_of(cluster),
-        learning_digest=carried.learning_digest,
-    )
 
 
 def _with_whole(tasks: Sequence[Task], listeners: Listeners) -> Listeners:

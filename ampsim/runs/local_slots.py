@@ -23,9 +23,8 @@ import time
 import types
 import uuid
 import warnings
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
-from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
@@ -82,13 +81,13 @@ class LocalSlots(RunExecutor):
         # heeds no signal never reaches.
         self._at_exit = Finalize(None, _end_all, args=(self._name,), exitpriority=0)
 
-    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
+    def submit(
+        self, key: str, task: Task, read: Read, tell: OnProgress | None = None
+    ) -> Future[Answer]:
         """Start a process for the run; it ends with the thread that calls this."""
         from pebble import concurrent
 
-        given: Any = (task, read, is_whole)
-        if START_METHOD != "fork":
-            given = packed(*given)
+        given: Any = (task, read) if START_METHOD == "fork" else packed(task, read)
         untyped: Any = concurrent
         started: list[BaseProcess] = []
 
@@ -107,9 +106,8 @@ class LocalSlots(RunExecutor):
             # of threads: those that draw bars hold nothing it needs
             warnings.simplefilter("ignore", DeprecationWarning)
             here, there = self._context.Pipe(duplex=False)
-            ended = start(serve)(given, there, self._on_news is not None, sys.stdout is sys.stderr)
+            ended = start(serve)(given, there, tell is not None, sys.stdout is sys.stderr)
             there.close()
-        tell = None if self._on_news is None else partial(self._on_news, key)
         made: Future[Answer] = Future()
 
         def listen() -> None:
@@ -119,9 +117,9 @@ class LocalSlots(RunExecutor):
         threading.Thread(target=listen, daemon=True).start()
         return made
 
-    def stop(self, keys: Collection[str]) -> None:
+    def stop(self, asked: Mapping[str, Future[Answer]]) -> None:
         """End the processes of these runs, whatever they are at."""
-        for key in keys:
+        for key in asked:
             _end_all(f"{self._name} {key}")
 
     def close(self) -> None:
@@ -175,9 +173,9 @@ def serve(given: Any, news: Connection, is_heard: bool, is_output_kept: bool) ->
     end_with_parent()
     leave_signals_to_parent()
     with news:
-        task, read, is_whole = pickle.loads(given) if isinstance(given, bytes) else given
+        task, read = pickle.loads(given) if isinstance(given, bytes) else given
         tell = paced(news.send, SECONDS_BETWEEN_NEWS, has_all_ends=True) if is_heard else None
-        return answer(task, read, is_whole, tell)
+        return answer(task, read, tell)
 
 
 def end_with_parent() -> None:

@@ -157,6 +157,11 @@ def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
     return Run(failure=failure, **called, **same, **otherwise)
 
 
+def whole_run_of(result: Result, failure: str | None = None) -> Run:
+    """The run with its result, which an executor of this machine alone gives."""
+    return run_of(result, failure, made=result)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunTable:
     """A table with a row for each schedule, and the runs behind its rows."""

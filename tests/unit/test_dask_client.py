@@ -73,7 +73,7 @@ def test_a_scheduler_is_told_to_make_what_was_asked_for_first_first(task):
 
     client = DaskClient(dask_client_of({}, submit=submit), is_own=False)
     for key in "cab":
-        client.submit(key, task, run_of, False)
+        client.submit(key, task, run_of)
     by_priority = sorted(asked, key=lambda one: -one[1])
     assert [key for key, _priority in by_priority] == [f"ampsim-run-{key}" for key in "cab"]
     assert len({priority for _key, priority in asked}) == 3
@@ -99,9 +99,9 @@ def test_workers_that_heed_nothing_are_killed_by_their_nannies_and_others_end_fo
     )  # fmt: skip
     made = DaskClient(client, is_own=False)
     client.run = run
-    asked = made.submit("key", task, run_of, False)
+    asked = made.submit("key", task, run_of)
     monkeypatch.setattr(dask_client, "SECONDS_TO_STOP", 0.2)
-    made.stop(["key"])
+    made.stop({"key": asked})
     assert said == [("cancel",), ("kill", "nannied", "alone"), ("restart", "alone")]
     assert asked.cancelled()
 
@@ -119,8 +119,8 @@ def test_a_scheduler_that_is_gone_and_not_missed_yet_is_not_waited_for(task):
         status="running", cancel=lambda _asked: said.append("cancel"), sync=sync,
     )  # fmt: skip
     made = DaskClient(client, is_own=False)
-    asked = made.submit("key", task, run_of, False)
-    made.stop(["key"])
+    asked = made.submit("key", task, run_of)
+    made.stop({"key": asked})
     assert waits == [dask_client.SECONDS_TO_STOP]
     assert asked.cancelled() and not said
 
@@ -224,6 +224,6 @@ def test_whatever_becomes_of_a_task_of_dask_its_run_is_not_waited_for(task, ende
     status, error = ended
     error = error or distributed.KilledWorker("one", worker, 3)
     client = dask_client_of({}, submit=lambda *_, **__: DaskFuture(status, error))
-    made = DaskClient(client, is_own=False).submit("key", task, run_of, False)
+    made = DaskClient(client, is_own=False).submit("key", task, run_of)
     with pytest.raises(kind, match=said):
         made.result(timeout=60)

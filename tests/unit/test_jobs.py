@@ -290,7 +290,7 @@ def test_how_a_process_ended_is_known_whoever_counts_processes_meanwhile(monkeyp
         counter.start()
     slots: Any = local_slots.LocalSlots(1)
     try:
-        futures = [slots.submit(f"{at}", None, None, is_whole=False) for at in range(40)]
+        futures = [slots.submit(f"{at}", None, None) for at in range(40)]
         errors = [str(future.exception(timeout=60)) for future in futures]
     finally:
         counted.set()

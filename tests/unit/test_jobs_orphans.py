@@ -85,27 +85,15 @@ SENDING = """
 import queue
 import time
 from multiprocessing.process import BaseProcess
-from types import SimpleNamespace
 
 from ampsim.runs.jobs import Listeners, opened, run_all
-
-
-class Recorder:
-    rows = None
-
-    def flush(self):
-        self.rows = bytes(10**6)  # more than a pipe holds: who sends it waits for who takes it
 
 
 class Task:
     key = ""
 
     def run(self, tell):
-        model = SimpleNamespace(given={{}})
-        recorder = Recorder()
-        return SimpleNamespace(
-            recorder=recorder, model=model, origin={{}}, learning_digest=None
-        ), None
+        return bytes(10**6), None  # more than a pipe holds: who sends it waits for who takes it
 
 
 class Interrupting:
@@ -131,9 +119,7 @@ def interrupted_kill(process):
 BaseProcess.kill, queue.SimpleQueue = interrupted_kill, Interrupting
 try:
     with opened(2) as executor:
-        run_all(
-            [Task(), Task()], executor, Listeners(print, print), lambda *_: None, is_whole=True
-        )
+        run_all([Task(), Task()], executor, Listeners(print, print), lambda result, _: result)
 except KeyboardInterrupt:
     print("interrupted")
 """

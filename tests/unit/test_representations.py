@@ -27,7 +27,6 @@ AFTER = {
     "Summary": "trace/summary.py",
     "Result": "study/result.py",
     "Outcome": "runs/folder.py",
-    "Carried": "runs/executor.py",
     "Run": "runs/run.py",
     "LoadedRun": "runs/loaded_run.py",
     "RunKey": "runs/store.py",
