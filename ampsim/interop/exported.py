@@ -144,7 +144,8 @@ def _exported(module: Any, loss: Loss, batch: Sequence[np.ndarray]) -> Any:
     copies = tuple(torch.from_numpy(np.repeat(one[:1], EXAMPLE_ROWS, axis=0)) for one in batch)
     rows = tuple({0: torch.export.Dim.AUTO} for _ in batch)
     before = random.getstate(), (*np.random.get_state(),)[2:]  # noqa: NPY002  # users draw from it
-    with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):  # shapes recur too seldom
+    cache = {"fake_tensor_cache_enabled": False}  # shapes recur too seldom for it to pay
+    with torch._dynamo.config.patch(cache if hasattr(torch._dynamo.config, *cache) else {}):
         program = torch.export.export(ModuleWithLoss(), copies, dynamic_shapes=(rows,))
     if (random.getstate(), (*np.random.get_state(),)[2:]) != before:  # noqa: NPY002  # likewise
         raise Refusal(
