@@ -267,8 +267,9 @@ def search(
 
     def find(**more: Any) -> ampsim.Searched:
         found = ampsim.search(*setup, budget_s=budget_s, **how, **more)
+        title = found.title if recipe is None else recipe.title
         origin = {} if recipe is None else {"recipe": recipe.origin}
-        return replace(found, manifest={**found.manifest, **origin})
+        return replace(found, title=title, manifest={**found.manifest, **origin})
 
     about = setup[0].name if recipe is None else recipe.name
     return making.answered(ampsim.Searched, f"search-{about}", find, keeps=True)

@@ -279,11 +279,6 @@ class Exploration(Finding):
     evidence: Evidence = field(repr=False)
 
     @property
-    def title(self) -> str:
-        """The title of its page."""
-        return f"Map: {self.model} over {', '.join(self.over)}"
-
-    @property
     def by_point(self) -> list[tuple[dict[str, Any], ...]]:
         """Rows of each point, one a method."""
         return [*zip(*[iter(self.rows)] * len(self.evidence.labels), strict=True)]
@@ -362,9 +357,9 @@ def exploration_of(
     wrong = stated_wrong(cells, left_out)
     told = sentences_of(table, learnings, wrong, left_out, evidence.repeats)
     return Exploration(
-        table=table, over=over, learnings=learnings, wrong=wrong, left_out=left_out,
-        sentences=(*told, *said), evidence=evidence, cluster=axes.place_words(cluster, over),
-        **about,
+        title=f"Map: {about['model']} over {', '.join(over)}", table=table, over=over, wrong=wrong,
+        learnings=learnings, left_out=left_out, sentences=(*told, *said), evidence=evidence,
+        cluster=axes.place_words(cluster, over), **about,
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ class Finding(Saveable):
     """The answer to a question.
 
     Attributes:
+        title: that of its page.
         table: its rows; unknown is missing, never 0.
         sentences: what it says in words, the most important first.
         model: the model's name.
@@ -55,6 +56,7 @@ class Finding(Saveable):
     told: ClassVar[tuple[str, ...]]
     """Attributes that JSON has beside model, cluster and seed."""
 
+    title: str
     table: pd.DataFrame
     sentences: tuple[str, ...]
     model: str
@@ -63,11 +65,6 @@ class Finding(Saveable):
     interrupted: str | None = None
     is_stopped: bool = False
     failed: str | None = None
-
-    @property
-    def title(self) -> str:
-        """The title of its page."""
-        raise NotImplementedError
 
     @property
     def cells(self) -> Lines:

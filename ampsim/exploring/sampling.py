@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -59,6 +59,16 @@ class Space:
                 found[axis.key] = _suggested(trial, axis)
         return found
 
+    def points(self, most: int) -> list[dict[str, Value]]:
+        """All of its points, where these are no more than so many; none of a range."""
+        found: list[dict[str, Value]] = [{}]
+        for axis in self.axes:
+            if axis.is_range or len(found) > most:
+                return []
+            each = [{axis.key: one} for one in axis.values]
+            found = [a | b for a in found for b in (each if self._has(axis.key, a) else [{}])]
+        return found if len(found) <= most else []
+
     def has(self, point: Mapping[str, Value]) -> bool:
         """Tell whether a point is one of this space."""
         on = {axis.key for axis in self.axes if point.get(axis.key) in axis}
@@ -98,7 +108,7 @@ class Proposals:
         self._optuna, self._space, self._sampler, self._seed = optuna_here(), space, sampler, seed
         self._name, directions = name, ["minimize"] * len(objectives)
         self._memory = self._optuna.create_study(directions=directions)
-        self._kept: Any = None
+        self._kept, self._listed = cast("Any", None), list[dict[str, Value]]()
         if journal is not None:
             prepare_folder(journal.parent)
             try:
@@ -196,6 +206,18 @@ class Proposals:
         }
         return list(points.values())
 
+    def end(self, count: int) -> int:
+        """The count of trials after which it ends: once each is tried, if there are no more."""
+        self._listed = self._space.points(count)
+        return len(_trials(self._memory)) + len(self._untried()) if self._listed else count
+
+    def _untried(self) -> list[dict[str, Value]]:
+        """Listed points that no trial is of, nor one that waits."""
+        asked: list[Any] = [one.params for one in _trials(self._memory)]
+        asked += [] if self._kept is None else self._kept.user_attrs.get(_STARTS, [])
+        known = {frozenset(one.items()) for one in asked}
+        return [one for one in self._listed if frozenset(one.items()) not in known]
+
     def batch(self, size: int, most: int) -> tuple[dict[int, dict[str, Value]], list[Told]]:
         """The points of the batch that is not all told yet, by number; fewer at the end.
 
@@ -213,7 +235,9 @@ class Proposals:
 
     def _ask(self, number: int) -> dict[str, Value]:
         own = int(stream(self._seed, f"trial {number} of a search").integers(2**31))
-        samplers = self._optuna.samplers
+        samplers, untried = self._optuna.samplers, self._untried()
+        if untried and number == len(_trials(self._memory)):  # else one waits that was given
+            self._memory.enqueue_trial(untried[own % len(untried)])
         with warnings.catch_warnings(action="ignore"):  # that an option of it is experimental
             self._memory.sampler = (
                 samplers.RandomSampler(seed=own) if self._sampler == "random"

@@ -69,7 +69,7 @@ def search(
         over: values of each key, as of `explore`; a range is searched as a whole.
         minimise: columns: time_s, epochs, dollars, joules (to the target), peak_bytes, epoch_s.
         subject_to: conditions such as "peak_bytes <= 16e9" on columns, as of `solve`.
-        trials: points to try.
+        trials: points to try; of a space with no more points, all of which are listed, each once.
         budget_s: seconds after which it ends; None for none.
         repeats: seeds of each point; values are medians, of peak_bytes the most, epoch_s the first.
         in_flight: points that are asked for before any of them is told.
@@ -95,18 +95,18 @@ def search(
         told = f"{setup.model.name} has no target, and what is minimised needs one"
         raise OptionError(f"{told}; give target")
     searcher, stopped, given = _Searcher(varied, asked, aim), dict[str, Any](), 0
-    of_each: dict[str, Proposals] = {}
+    count, of_each = trials, dict[str, Proposals]()
     with searcher.asked.runs() as runs:
         try:
             for name in dict.fromkeys((sampler, "random") if against_random else (sampler,)):
                 proposals = of_each[name] = searcher.proposals(name, in_flight)
                 if name != "random":
                     given = proposals.start_from_others(trials // 2)
-                count = max(trials, *(len(one.known) for one in of_each.values()))
+                count = proposals.end(max(trials, *(len(one.known) for one in of_each.values())))
                 searcher.run(proposals, runs, count, in_flight)
         except KeyboardInterrupt:
             tried = [len(one.known) for one in of_each.values()]
-            far = f"{tried[-1]} of {trials} points are tried"
+            far = f"{tried[-1]} of {count} points are tried"
             stopped = runs.stopped(far if any(tried) else "")
     told = [one for proposals in of_each.values() for _point, one in proposals.known.values()]
     if not stopped and all(one.outcome == "failed" for one in told):
@@ -219,11 +219,12 @@ class _Searcher:
         table = pd.DataFrame(lines, columns=["trial", *self._keys, *names])
         varies = {axis.key: axis.values for axis in self._space.axes}
         model, cluster, _schedules = self.asked.setup
+        place = axes.place_words(cluster.name, varies)
         return Searched(
+            title=f"Search: {model.name} on {place}", cluster=place, volumes=volumes,
             table=table_of(table.replace(math.inf, math.nan)), objectives=objectives,
             keys=self._keys, sampler=sampler, sentences=(), model=model.name,
-            cluster=axes.place_words(cluster.name, varies), reference=reference, volumes=volumes,
-            hypervolume=next(reversed(volumes[sampler]), 0.0),
+            hypervolume=next(reversed(volumes[sampler]), 0.0), reference=reference,
             hypervolume_random=chance[count - 1] if is_compared else None,
             importances=of_each[sampler].importances,
             manifest=self.asked.manifest(**self._origin, sampler=sampler),
@@ -271,12 +272,6 @@ class Searched(Finding):
     reference: tuple[float, ...]
     volumes: Mapping[str, Sequence[float]]
     importances: Mapping[str, float]
-
-    @property
-    def title(self) -> str:
-        """The title of its page; of a recipe its own."""
-        told = self.manifest.get("recipe", {}).get("title")
-        return str(told or f"Search: {self.model} on {self.cluster}")
 
     @property
     def front(self) -> pd.DataFrame:

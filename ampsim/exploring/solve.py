@@ -111,11 +111,12 @@ def solve(
     failed += [ALONE.format(asked.seed)] if differ and repeats == 1 else []
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     curve = pd.DataFrame([*itertools.chain(*(tried.curve() for tried in about))])
+    place = place_words(setup.cluster.name, {axis.key: ()})
     return Solved(
+        title=f"{setup.model.name} on {place}: {axis.key} until {condition.text}", cluster=place,
         table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),
         curve=curve, key=axis.key, until=condition.text, model=setup.model.name,
         sentences=(*(_sentence(row, axis, condition) for row in rows), *failed),
-        cluster=place_words(setup.cluster.name, {axis.key: ()}),
         manifest=asked.manifest(over={axis.key: [axis.low, axis.high]}, until=condition.text),
     )  # fmt: skip
 
@@ -338,11 +339,6 @@ class Solved(Finding):
     curve: pd.DataFrame
     key: str
     until: str
-
-    @property
-    def title(self) -> str:
-        """The title of its page."""
-        return f"{self.model} on {self.cluster}: {self.key} until {self.until}"
 
     @property
     def cells(self) -> Lines:

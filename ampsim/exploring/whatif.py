@@ -111,6 +111,7 @@ def whatif(
     missed += [OUTAGES_MOVE] if setup.cluster.has_outages else [AS_FIRST] * differ
     missed += [f"{PARTS_STAY[0].upper()}{PARTS_STAY[1:]}."] if setup.cluster.shares_fairly else []
     return WhatIf(
+        title=f"{setup.model.name} on {setup.cluster.name}: what each thing would buy",
         table=table, curves=curves, elasticities=elastic, target=asked.aimed_at,
         sentences=(*itertools.chain.from_iterable(said), *missed),
         model=setup.model.name, cluster=setup.cluster.name, manifest=asked.manifest(learn=learn),
@@ -386,11 +387,6 @@ class WhatIf(Finding):
     curves: pd.DataFrame
     elasticities: pd.DataFrame
     target: float | None
-
-    @property
-    def title(self) -> str:
-        """The title of its page."""
-        return f"{self.model} on {self.cluster}: what each thing would buy"
 
     @property
     def cells(self) -> Lines:

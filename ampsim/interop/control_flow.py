@@ -216,13 +216,21 @@ def _other_loss(at: TorchOperation, *given: Any) -> None:
     raise at.refused("is another loss than a cross-entropy", "take nn.CrossEntropyLoss()")
 
 
+def _absolute(x: Any) -> Any:
+    return flow.relu(x) + flow.relu(-x)
+
+
+def _same(x: Any, *others: Any) -> Any:
+    return x
+
+
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     **{one: getattr(operator, one) for one in ("lt", "le", "gt", "ge", "neg", "getitem")},
     **{one: getattr(flow, one) for one in ("tanh", "sigmoid", "relu", "exp", "log", "square")},
     "__and__ bitwise_and logical_and": flow.logical_and,
     "__or__ bitwise_or logical_or": flow.logical_or,
-    "abs": lambda x: flow.relu(x) + flow.relu(-x),
-    "alias clone contiguous lift_fresh_copy to": lambda x, *_others: x,
+    "abs": _absolute,
+    "alias clone contiguous lift_fresh_copy to": _same,
     "any": flow.any,
     "bitwise_not logical_not": flow.logical_not,
     "detach detach_": flow.stop_gradient,
@@ -452,9 +460,8 @@ def torch_program(module: Any, program: Any) -> TorchProgram:
     for holder, _spec in specs_of(program):
         told: Any = held.get(holder.name, holder.name)
         if isinstance(told, Learned):
-            places = told.places
-            told = told.name if "." in told.name else f"{name}.{told.name}"
-            layouts[told] = places
+            own = told.name if "." in told.name else f"{name}.{told.name}"
+            layouts[own], told = told.places, own
         if isinstance(told, str):
             rows = rows or ("" if told in layouts else str(holder.meta["val"].shape[0]))
             likes[told] = _like(holder, rows)

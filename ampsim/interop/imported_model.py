@@ -75,16 +75,14 @@ def imported_graph(
     """The graph of a module with its loss; fill in its options."""
     data, method = how
     found = _found(module, loss, data)
-    plan = found.plan
-    interval = options.setdefault("min_update_interval", 1)
+    plan, interval = found.plan, options.setdefault("min_update_interval", 1)
     steps = 1 if plan.length is None else round(np.mean([*map(plan.steps, data.train)]))
     intervals = {
         node: interval * (count or steps) for node, count in found.messages.items() if count != 1
     }
     options.setdefault("node_update_intervals", intervals)
     options["metric"] = "accuracy" if found.classes else "error"
-    state = module_state(module, found.layouts)
-    made = ImportedGraph(plan, state, method, data, found.classes)
+    made = ImportedGraph(plan, module_state(module, found.layouts), method, data, found.classes)
     options |= {"make_graph": made, "pump": plan.pump}
     return made
 
@@ -94,8 +92,7 @@ def imported_model(
     options: dict[str, Any],
 ) -> Model:  # fmt: skip
     """The model of what was imported, with its weights; labels are checked."""
-    data, method = how
-    state = made.state
+    (data, method), state = how, made.state
     _require_labels(data, made.classes)
     if made.classes and "error_scale" in options:
         raise OptionError("error_scale has no effect on a classifier's accuracy; leave it out")

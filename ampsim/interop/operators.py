@@ -45,9 +45,6 @@ from ampsim.interop.plan import Ref, Spec
 
 Rule: TypeAlias = Callable[[Arguments], Value]
 
-WITHOUT_IGNORED: Final = -100
-"""PyTorch's label that a loss ignores; no label of ours is below 0."""
-
 _LAYER_NORM: Final = (
     "take nn.LayerNorm or nn.RMSNorm, of images over the channels after x.permute(0, 2, 3, 1), "
     "or nothing"
@@ -117,8 +114,7 @@ def _pointwise(function: str) -> Rule:
     return lambda given: _applied(given, function, given.wire(), *map(float, given.rest()))
 
 
-GELU: Final = {"none": "gelu", "tanh": "gelu_tanh"}
-"""By what it is approximated."""
+GELU: Final = {"none": "gelu", "tanh": "gelu_tanh"}  # by what it is approximated
 
 
 def _clamp(given: Arguments) -> Value:
@@ -401,7 +397,8 @@ def _cross_entropy(given: Arguments) -> Value:
             what = "NLLLoss is of no log_softmax over the classes, axis 1"
             raise low.refused(what, "take nn.CrossEntropyLoss() of logits")
         logits = feeds[0]
-    usual = {"weight": None, "reduction": 1, "ignore_index": WITHOUT_IGNORED, "label_smoothing": 0}
+    # a label of -100 is ignored by PyTorch's losses; none of ours is below 0
+    usual = {"weight": None, "reduction": 1, "ignore_index": -100, "label_smoothing": 0}
     _require_usual(given, usual)
     if len(shape) < 2 or len(given.shape_of("target")) != len(shape) - 1:
         raise low.refused(
