@@ -83,7 +83,7 @@ def learned(of: Setup, trials: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--learns", action="store_true")
     given = parser.parse_args()
     if given.learns:
